@@ -1,0 +1,88 @@
+//! Who claims what: the one thing that the machine, the renewal task and the handler's event share.
+
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, Ordering};
+
+use crate::EventKey;
+use crate::store::{ClaimToken, Fingerprint};
+
+/// Who claims what, and whether they hold it: shared by the machine, the renewal task and the handler's event.
+#[derive(Debug)]
+pub(crate) struct Claimant {
+    pub(crate) key: EventKey,
+    pub(crate) token: ClaimToken,
+    pub(crate) fingerprint: Fingerprint,
+    pub(crate) event_type: Option<Box<str>>,
+    attempt: AtomicU32,
+    held: AtomicBool,
+    has_held: AtomicBool,
+    body_changed: AtomicBool,
+    stage: AtomicU8,
+}
+
+/// What dropping the delivery would leave behind.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub(crate) enum Stage {
+    /// Nothing: the store does not know of it.
+    Outside,
+    /// A claim, and perhaps half-done work.
+    Engaged,
+    /// Work that is done and must be settled, whatever happens.
+    Settling,
+}
+
+impl Claimant {
+    pub(crate) fn new(key: EventKey, fingerprint: Fingerprint, event_type: Option<Box<str>>) -> Self {
+        Self {
+            key,
+            token: ClaimToken::random(),
+            fingerprint,
+            event_type,
+            attempt: AtomicU32::new(0),
+            held: AtomicBool::new(false),
+            has_held: AtomicBool::new(false),
+            body_changed: AtomicBool::new(false),
+            stage: AtomicU8::new(Stage::Outside as u8),
+        }
+    }
+
+    pub(crate) fn attempt(&self) -> Option<u32> {
+        Some(self.attempt.load(Ordering::Relaxed)).filter(|attempt| *attempt > 0)
+    }
+
+    pub(crate) fn is_held(&self) -> bool {
+        self.held.load(Ordering::Acquire)
+    }
+
+    pub(crate) fn took(&self, attempt: Option<u32>) {
+        self.attempt.store(attempt.unwrap_or(0), Ordering::Relaxed);
+        self.held.store(true, Ordering::Release);
+        self.has_held.store(true, Ordering::Relaxed);
+    }
+
+    /// Whether the claim was ever held, and so the handler perhaps called.
+    pub(crate) fn has_held(&self) -> bool {
+        self.has_held.load(Ordering::Relaxed)
+    }
+
+    /// The store knows the id with another body.
+    pub(crate) fn found_other_body(&self) {
+        self.body_changed.store(true, Ordering::Relaxed);
+    }
+
+    pub(crate) fn is_body_changed(&self) -> bool {
+        self.body_changed.load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn lost(&self) {
+        self.held.store(false, Ordering::Release);
+    }
+
+    pub(crate) fn is_at(&self, stage: Stage) -> bool {
+        self.stage.load(Ordering::Acquire) == stage as u8
+    }
+
+    pub(crate) fn enter(&self, stage: Stage) {
+        self.stage.store(stage as u8, Ordering::Release);
+    }
+}

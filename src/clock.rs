@@ -1,0 +1,59 @@
+//! Where the receiver gets its time from.
+//!
+//! Two readings that must not be mixed up: the *wall clock* judges the timestamps that senders sign, and the
+//! *monotonic clock* measures leases and retention, so that a jump of the wall clock can neither end a lease early nor
+//! keep one alive.
+//!
+//! ```
+//! use std::time::{Instant, SystemTime};
+//! use tower_webhook::clock::Clock;
+//!
+//! /// A host whose wall clock is corrected by a time service.
+//! struct Corrected(std::time::Duration);
+//!
+//! impl Clock for Corrected {
+//!     fn now(&self) -> SystemTime {
+//!         SystemTime::now() + self.0
+//!     }
+//!     fn monotonic(&self) -> Instant {
+//!         Instant::now()
+//!     }
+//! }
+//! ```
+
+use std::time::{Instant, SystemTime};
+
+/// A source of time; [`SystemClock`] unless a test injects another.
+pub trait Clock: Send + Sync + 'static {
+    /// The wall clock: judges signed timestamps, and is shown to people.
+    fn now(&self) -> SystemTime;
+
+    /// The monotonic clock: measures leases and retention. Never goes back.
+    fn monotonic(&self) -> Instant;
+}
+
+/// The machine's own clocks.
+///
+/// The monotonic reading is tokio's, so it stands still in a test that calls `tokio::time::pause`.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct SystemClock;
+
+impl Clock for SystemClock {
+    fn now(&self) -> SystemTime {
+        SystemTime::now()
+    }
+
+    fn monotonic(&self) -> Instant {
+        tokio::time::Instant::now().into_std()
+    }
+}
+
+impl<C: Clock + ?Sized> Clock for std::sync::Arc<C> {
+    fn now(&self) -> SystemTime {
+        (**self).now()
+    }
+
+    fn monotonic(&self) -> Instant {
+        (**self).monotonic()
+    }
+}

@@ -1,0 +1,195 @@
+//! What is known of tenants: bounded, unknown names apart from known ones, and one lookup per tenant at a time.
+
+use std::collections::{HashMap, VecDeque};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+use super::set::SecretSet;
+
+/// A tenant's secrets, or that there is no such tenant.
+pub(super) type Known = Option<Arc<SecretSet>>;
+
+/// Longer than any process lives, and short enough to be added to any instant.
+const LONGEST: Duration = Duration::from_secs(10 * 365 * 24 * 3600);
+
+pub(super) struct TenantCache {
+    time: Duration,
+    inner: Mutex<Inner>,
+}
+
+struct Inner {
+    known: Bounded<Arc<SecretSet>>,
+    unknown: Bounded<()>,
+    flights: HashMap<Arc<str>, Shared>,
+    /// Counts what was forgotten: an answer that was asked for before is not remembered after.
+    forgotten: u64,
+}
+
+/// The turn that concurrent lookups of one tenant take, and how many share it.
+#[derive(Default)]
+struct Shared {
+    turn: Arc<tokio::sync::Mutex<()>>,
+    users: usize,
+}
+
+impl TenantCache {
+    pub(super) fn new(capacity: usize, time: Duration) -> Self {
+        let inner = Inner {
+            known: Bounded::new(capacity),
+            unknown: Bounded::new(capacity),
+            flights: HashMap::new(),
+            forgotten: 0,
+        };
+        Self { time: time.min(LONGEST), inner: Mutex::new(inner) }
+    }
+
+    pub(super) fn get(&self, tenant: &str) -> Option<Known> {
+        let now = Instant::now();
+        let inner = self.lock();
+        let known = inner.known.get(tenant, now).cloned().map(Some);
+        known.or_else(|| inner.unknown.get(tenant, now).map(|()| None))
+    }
+
+    pub(super) fn forgotten(&self) -> u64 {
+        self.lock().forgotten
+    }
+
+    /// Remembers an answer, unless something was forgotten since [`TenantCache::forgotten`] said `asked`.
+    pub(super) fn put(&self, tenant: &Arc<str>, known: Known, asked: u64) {
+        let until = Instant::now() + self.time;
+        let mut inner = self.lock();
+        if inner.forgotten != asked {
+            return;
+        }
+        inner.known.remove(tenant);
+        inner.unknown.remove(tenant);
+        match known {
+            Some(set) => inner.known.insert(tenant.clone(), set, until),
+            None => inner.unknown.insert(tenant.clone(), (), until),
+        }
+    }
+
+    pub(super) fn forget(&self, tenant: &str) {
+        let mut inner = self.lock();
+        inner.forgotten += 1;
+        inner.known.remove(tenant);
+        inner.unknown.remove(tenant);
+    }
+
+    /// The flight that every concurrent lookup of `tenant` shares.
+    pub(super) fn flight(&self, tenant: &Arc<str>) -> Flight<'_> {
+        let mut inner = self.lock();
+        let shared = inner.flights.entry(tenant.clone()).or_default();
+        shared.users += 1;
+        Flight { cache: self, tenant: tenant.clone(), turn: shared.turn.clone() }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Inner> {
+        self.inner.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+pub(super) struct Flight<'a> {
+    cache: &'a TenantCache,
+    tenant: Arc<str>,
+    turn: Arc<tokio::sync::Mutex<()>>,
+}
+
+impl Flight<'_> {
+    pub(super) async fn turn(&self) -> tokio::sync::MutexGuard<'_, ()> {
+        self.turn.lock().await
+    }
+}
+
+impl Drop for Flight<'_> {
+    fn drop(&mut self) {
+        let mut inner = self.cache.lock();
+        let Some(shared) = inner.flights.get_mut(&self.tenant) else { return };
+        shared.users -= 1;
+        if shared.users == 0 {
+            inner.flights.remove(&self.tenant);
+        }
+    }
+}
+
+/// A map that forgets its oldest entry when it is full.
+struct Bounded<T> {
+    capacity: usize,
+    entries: HashMap<Arc<str>, (T, Instant)>,
+    order: VecDeque<(Arc<str>, Instant)>,
+}
+
+impl<T> Bounded<T> {
+    fn new(capacity: usize) -> Self {
+        Self { capacity: capacity.max(1), entries: HashMap::new(), order: VecDeque::new() }
+    }
+
+    fn get(&self, tenant: &str, now: Instant) -> Option<&T> {
+        self.entries.get(tenant).filter(|(_, until)| now < *until).map(|(value, _)| value)
+    }
+
+    fn insert(&mut self, tenant: Arc<str>, value: T, until: Instant) {
+        while self.order.len() >= self.capacity {
+            let Some((oldest, stamp)) = self.order.pop_front() else { break };
+            // A tenant that was put again since has a younger place in the order.
+            if self.entries.get(&oldest).is_some_and(|(_, until)| *until == stamp) {
+                self.entries.remove(&oldest);
+            }
+        }
+        self.order.push_back((tenant.clone(), until));
+        self.entries.insert(tenant, (value, until));
+    }
+
+    fn remove(&mut self, tenant: &str) {
+        self.entries.remove(tenant);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn cache(capacity: usize) -> TenantCache {
+        TenantCache::new(capacity, Duration::from_secs(60))
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn unknown_tenants_never_push_out_known_ones() {
+        let cache = cache(2);
+        let set = SecretSet::new(&[super::super::Secret::new("s").expect("valid")], |text| {
+            super::super::MacKey::hmac_sha256(text.as_bytes())
+        });
+        cache.put(&"real".into(), Some(Arc::new(set.expect("valid"))), 0);
+        for n in 0..1_000 {
+            cache.put(&format!("made-up-{n}").into(), None, 0);
+        }
+        assert!(matches!(cache.get("real"), Some(Some(_))));
+        assert!(matches!(cache.get("made-up-999"), Some(None)));
+        assert!(cache.get("made-up-0").is_none());
+        assert_eq!(cache.lock().unknown.entries.len(), 2);
+        assert!(cache.lock().unknown.order.len() <= 2);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn an_answer_is_forgotten_after_its_time() {
+        let cache = cache(2);
+        cache.put(&"t".into(), None, 0);
+        tokio::time::advance(Duration::from_secs(59)).await;
+        assert!(cache.get("t").is_some());
+        tokio::time::advance(Duration::from_secs(1)).await;
+        assert!(cache.get("t").is_none());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn finished_flights_leave_nothing_behind() {
+        let cache = cache(2);
+        let tenant: Arc<str> = "t".into();
+        let (first, second) = (cache.flight(&tenant), cache.flight(&tenant));
+        drop(first);
+        assert_eq!(cache.lock().flights.len(), 1);
+        drop(second);
+        assert!(cache.lock().flights.is_empty());
+    }
+}

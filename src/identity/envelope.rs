@@ -1,0 +1,154 @@
+//! Picks a few fields out of a body without building a tree.
+
+use std::array;
+use std::borrow::Cow;
+use std::error::Error;
+use std::fmt;
+
+use super::json::{JsonError, Scanner};
+pub(crate) use super::path::JsonPath;
+
+/// Reads the fields at `paths`, in their order, from a body that must be one valid JSON text.
+///
+/// The whole body is checked, also after the last field is found. Keys are compared unescaped.
+pub(crate) fn read<'a, const N: usize>(body: &'a [u8], paths: [&JsonPath; N]) -> Result<[Field<'a>; N], EnvelopeError> {
+    let text = std::str::from_utf8(body).map_err(|_| EnvelopeError::NotUtf8)?;
+    let mut reader = Reader { scanner: Scanner::new(text), paths, fields: [const { Field::Absent }; N] };
+    reader.document()?;
+    Ok(reader.fields)
+}
+
+/// What stands at a path.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Field<'a> {
+    /// Nothing.
+    Absent,
+    /// A string, unescaped.
+    Text(Cow<'a, str>),
+    /// A number, boolean, null, array or object.
+    Other,
+}
+
+/// Why a body is not an event's.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum EnvelopeError {
+    /// There is nothing but white space.
+    Empty,
+    /// The bytes are no text.
+    NotUtf8,
+    /// The text is not JSON from this byte on.
+    Syntax {
+        /// Bytes before it.
+        offset: usize,
+    },
+    /// Arrays and objects nest deeper than 127 levels.
+    TooDeep,
+    /// A key on one of the paths occurs twice in its object: two parsers could read two different events.
+    RepeatedKey,
+}
+
+impl EnvelopeError {
+    /// What is wrong, for the receiver's operator; nothing in it comes from the body.
+    pub(crate) const fn explanation(&self) -> &'static str {
+        match self {
+            Self::Empty => "the body is empty: a json text was expected",
+            Self::NotUtf8 => "the body is not utf-8: a json text was expected",
+            Self::Syntax { .. } => "the body is not valid json",
+            Self::TooDeep => "the body nests arrays and objects deeper than 127 levels",
+            Self::RepeatedKey => "the body repeats a key that leads to the id or the type: it must occur once",
+        }
+    }
+}
+
+impl fmt::Display for EnvelopeError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.explanation())?;
+        match self {
+            Self::Syntax { offset } => write!(f, " at byte {offset}"),
+            _ => Ok(()),
+        }
+    }
+}
+
+impl Error for EnvelopeError {}
+
+impl From<JsonError> for EnvelopeError {
+    fn from(error: JsonError) -> Self {
+        match error {
+            JsonError::Syntax { offset } => Self::Syntax { offset },
+            JsonError::TooDeep => Self::TooDeep,
+        }
+    }
+}
+
+struct Reader<'a, 'p, const N: usize> {
+    scanner: Scanner<'a>,
+    paths: [&'p JsonPath; N],
+    fields: [Field<'a>; N],
+}
+
+/// For each path, whether it leads here.
+type Followed<const N: usize> = [bool; N];
+
+impl<'a, const N: usize> Reader<'a, '_, N> {
+    fn document(&mut self) -> Result<(), EnvelopeError> {
+        match self.scanner.peek_token() {
+            b'{' => self.object([true; N], 0)?,
+            _ if self.scanner.at_end() => return Err(EnvelopeError::Empty),
+            _ => self.scanner.skip_value()?,
+        }
+        Ok(self.scanner.end()?)
+    }
+
+    /// Reads the object that the `followed` paths lead to. It calls itself once per key of a path, so never deeply.
+    fn object(&mut self, followed: Followed<N>, level: usize) -> Result<(), EnvelopeError> {
+        let mut seen = [false; N];
+        let mut more = self.scanner.begin_value()?;
+        while more {
+            let key = self.scanner.key()?;
+            let named: Followed<N> = array::from_fn(|i| followed[i] && self.paths[i].names(level, &key));
+            if (0..N).any(|i| named[i] && seen[i]) {
+                return Err(EnvelopeError::RepeatedKey);
+            }
+            seen = array::from_fn(|i| seen[i] || named[i]);
+            self.member(named, level)?;
+            more = self.scanner.next_item()?;
+        }
+        Ok(())
+    }
+
+    /// Reads the value of a key that stands at `level` in the `named` paths.
+    fn member(&mut self, named: Followed<N>, level: usize) -> Result<(), EnvelopeError> {
+        if named == [false; N] {
+            return Ok(self.scanner.skip_value()?);
+        }
+        let ending: Followed<N> = array::from_fn(|i| named[i] && self.paths[i].ends_at(level));
+        let deeper: Followed<N> = array::from_fn(|i| named[i] && !ending[i]);
+        match self.scanner.peek_token() {
+            b'"' if ending.contains(&true) => {
+                let text = self.scanner.string()?;
+                self.found(ending, &Field::Text(text));
+            }
+            b'{' if deeper.contains(&true) => {
+                self.found(ending, &Field::Other);
+                self.object(deeper, level + 1)?;
+            }
+            _ => {
+                self.found(ending, &Field::Other);
+                self.scanner.skip_value()?;
+            }
+        }
+        Ok(())
+    }
+
+    fn found(&mut self, ending: Followed<N>, value: &Field<'a>) {
+        for (field, ends) in self.fields.iter_mut().zip(ending) {
+            if ends {
+                *field = value.clone();
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,133 @@
+use std::time::Duration;
+
+use xxhash_rust::xxh3::xxh3_64;
+
+use super::ClaimToken;
+use crate::EventKey;
+
+/// What [`Store::claim`](super::Store::claim) is asked.
+#[derive(Clone, Copy, Debug)]
+#[non_exhaustive]
+pub struct ClaimRequest<'a> {
+    /// What is claimed.
+    pub key: &'a EventKey,
+    /// Who claims it.
+    pub token: ClaimToken,
+    /// How long the claim holds unless it is renewed.
+    pub lease: Duration,
+    /// A short hash of the body, to notice one id under two bodies.
+    pub fingerprint: Fingerprint,
+    /// The event's type, for people who look into the store.
+    pub event_type: Option<&'a str>,
+}
+
+impl<'a> ClaimRequest<'a> {
+    /// A request without a type and with the fingerprint of nothing.
+    #[must_use]
+    pub fn new(key: &'a EventKey, token: ClaimToken, lease: Duration) -> Self {
+        Self { key, token, lease, fingerprint: Fingerprint::default(), event_type: None }
+    }
+
+    /// The same request for a body with this fingerprint.
+    #[must_use]
+    pub fn fingerprint(mut self, fingerprint: Fingerprint) -> Self {
+        self.fingerprint = fingerprint;
+        self
+    }
+
+    /// The same request for an event of this type.
+    #[must_use]
+    pub fn event_type(mut self, event_type: Option<&'a str>) -> Self {
+        self.event_type = event_type;
+        self
+    }
+}
+
+/// How a claim was answered.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Claim {
+    /// The claim is the caller's: it was free, its holder's lease had lapsed, or the caller's own token holds it already.
+    Fresh {
+        /// How often the key has been claimed, this time included, where the store counts.
+        attempt: Option<u32>,
+    },
+    /// Somebody else holds it and may still fail.
+    InFlight {
+        /// Whether the holder's body has the same fingerprint.
+        same_body: bool,
+    },
+    /// It is durably queued and will be worked on: as good as done for the sender.
+    Accepted {
+        /// Whether the queued body has the same fingerprint.
+        same_body: bool,
+    },
+    /// It was completed, and its record is still kept.
+    Completed {
+        /// Whether the completed body had the same fingerprint.
+        same_body: bool,
+    },
+}
+
+/// Whether a token still holds its claim.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[must_use = "a lost claim belongs to somebody else"]
+pub enum Hold {
+    /// It does, and what was asked is done.
+    Held,
+    /// Another token took it over or completed it; nothing was changed.
+    Lost,
+}
+
+/// What is remembered of a completed event.
+#[derive(Clone, Copy, Debug)]
+#[non_exhaustive]
+pub struct Completion<'a> {
+    /// Whether the handler gave the event up for good.
+    pub failed: bool,
+    /// The response's status, or why the event was given up.
+    pub summary: &'a str,
+    /// How long duplicates are recognised.
+    pub retention: Duration,
+}
+
+impl<'a> Completion<'a> {
+    /// The handler did its work.
+    #[must_use]
+    pub const fn succeeded(summary: &'a str, retention: Duration) -> Self {
+        Self { failed: false, summary, retention }
+    }
+
+    /// The handler gave the event up; no retry will help.
+    #[must_use]
+    pub const fn failed(reason: &'a str, retention: Duration) -> Self {
+        Self { failed: true, summary: reason, retention }
+    }
+}
+
+/// A short hash of a body. Two bodies with one fingerprint are taken for the same; it is no proof against forgery,
+/// which is the signature's business.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub struct Fingerprint(u64);
+
+impl Fingerprint {
+    /// The fingerprint of `body` delivered under `key`. Every instance computes the same one, and one body under two
+    /// keys has two.
+    #[must_use]
+    pub fn of(key: &EventKey, body: &[u8]) -> Self {
+        // Not the one as the other's seed: a seed makes a long input dearer to hash.
+        Self(xxh3_64(key.as_str().as_bytes()) ^ xxh3_64(body))
+    }
+
+    /// The fingerprint that a store wrote as this number.
+    #[must_use]
+    pub const fn from_u64(value: u64) -> Self {
+        Self(value)
+    }
+
+    /// The number for a store to write.
+    #[must_use]
+    pub const fn as_u64(self) -> u64 {
+        self.0
+    }
+}

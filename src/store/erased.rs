@@ -1,0 +1,92 @@
+//! [`Store`] with its futures boxed, so that one layer type serves every store.
+
+use std::fmt;
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::{Claim, ClaimRequest, ClaimToken, Completion, Hold, Store, StoreError};
+use crate::EventKey;
+
+type Answer<'a, T> = Pin<Box<dyn Future<Output = Result<T, StoreError>> + Send + 'a>>;
+
+pub(crate) trait ErasedStore: Send + Sync + 'static {
+    fn claim<'a>(&'a self, request: &'a ClaimRequest<'a>) -> Answer<'a, Claim>;
+    fn renew<'a>(&'a self, key: &'a EventKey, token: ClaimToken, lease: Duration) -> Answer<'a, Hold>;
+    fn complete<'a>(&'a self, key: &'a EventKey, token: ClaimToken, completion: &'a Completion<'a>)
+    -> Answer<'a, Hold>;
+    fn release<'a>(&'a self, key: &'a EventKey, token: ClaimToken) -> Answer<'a, Hold>;
+}
+
+impl<S: Store> ErasedStore for S {
+    fn claim<'a>(&'a self, request: &'a ClaimRequest<'a>) -> Answer<'a, Claim> {
+        Box::pin(Store::claim(self, request))
+    }
+
+    fn renew<'a>(&'a self, key: &'a EventKey, token: ClaimToken, lease: Duration) -> Answer<'a, Hold> {
+        Box::pin(Store::renew(self, key, token, lease))
+    }
+
+    fn complete<'a>(
+        &'a self,
+        key: &'a EventKey,
+        token: ClaimToken,
+        completion: &'a Completion<'a>,
+    ) -> Answer<'a, Hold> {
+        Box::pin(Store::complete(self, key, token, completion))
+    }
+
+    fn release<'a>(&'a self, key: &'a EventKey, token: ClaimToken) -> Answer<'a, Hold> {
+        Box::pin(Store::release(self, key, token))
+    }
+}
+
+/// Any store behind one type, where it is chosen at run time.
+///
+/// ```
+/// use tower_webhook::store::{AnyStore, MemoryStore};
+///
+/// let store = match std::env::var("STORE").as_deref() {
+///     Ok("small") => AnyStore::new(MemoryStore::builder().capacity(1_000).build()),
+///     _ => AnyStore::new(MemoryStore::new()),
+/// };
+/// ```
+#[derive(Clone)]
+pub struct AnyStore(Arc<dyn ErasedStore>);
+
+impl AnyStore {
+    /// Takes any store.
+    pub fn new(store: impl Store) -> Self {
+        Self(Arc::new(store))
+    }
+}
+
+impl Store for AnyStore {
+    async fn claim(&self, request: &ClaimRequest<'_>) -> Result<Claim, StoreError> {
+        self.0.claim(request).await
+    }
+
+    async fn renew(&self, key: &EventKey, token: ClaimToken, lease: Duration) -> Result<Hold, StoreError> {
+        self.0.renew(key, token, lease).await
+    }
+
+    async fn complete(
+        &self,
+        key: &EventKey,
+        token: ClaimToken,
+        completion: &Completion<'_>,
+    ) -> Result<Hold, StoreError> {
+        self.0.complete(key, token, completion).await
+    }
+
+    async fn release(&self, key: &EventKey, token: ClaimToken) -> Result<Hold, StoreError> {
+        self.0.release(key, token).await
+    }
+}
+
+impl fmt::Debug for AnyStore {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("AnyStore(..)")
+    }
+}

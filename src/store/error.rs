@@ -1,0 +1,68 @@
+use std::error::Error;
+use std::fmt;
+
+type Source = Box<dyn Error + Send + Sync>;
+
+/// A backend fault: the store could not say.
+///
+/// It is never about a claim being taken or lost; those are answers ([`Claim`](super::Claim), [`Hold`](super::Hold)).
+#[derive(Debug)]
+pub struct StoreError {
+    kind: StoreErrorKind,
+    source: Option<Source>,
+}
+
+/// What was wrong with the store.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum StoreErrorKind {
+    /// The backend could not be reached, or refused the operation.
+    Unavailable,
+    /// No answer within the deadline; whether the operation took effect is unknown.
+    TimedOut,
+    /// There is no room for another claim.
+    Full,
+    /// The backend answered something that this store never wrote.
+    Corrupt,
+}
+
+impl StoreError {
+    /// An error without a cause.
+    #[must_use]
+    pub const fn new(kind: StoreErrorKind) -> Self {
+        Self { kind, source: None }
+    }
+
+    /// The backend failed with `source`.
+    pub fn unavailable(source: impl Into<Source>) -> Self {
+        Self { kind: StoreErrorKind::Unavailable, source: Some(source.into()) }
+    }
+
+    /// The backend said something unintelligible.
+    pub fn corrupt(source: impl Into<Source>) -> Self {
+        Self { kind: StoreErrorKind::Corrupt, source: Some(source.into()) }
+    }
+
+    /// What was wrong.
+    #[must_use]
+    pub const fn kind(&self) -> StoreErrorKind {
+        self.kind
+    }
+}
+
+impl fmt::Display for StoreError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self.kind {
+            StoreErrorKind::Unavailable => "the store is unavailable",
+            StoreErrorKind::TimedOut => "the store did not answer within the deadline",
+            StoreErrorKind::Full => "the store is full: raise its capacity or shorten the retention",
+            StoreErrorKind::Corrupt => "the store holds a record that this crate did not write",
+        })
+    }
+}
+
+impl Error for StoreError {
+    fn source(&self) -> Option<&(dyn Error + 'static)> {
+        self.source.as_deref().map(|source| source as _)
+    }
+}

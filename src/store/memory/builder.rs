@@ -1,0 +1,127 @@
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::MemoryStore;
+use super::shard::Limits;
+use crate::clock::{Clock, SystemClock};
+
+/// What one shard is meant to hold at least: below two of these, one lock serves all.
+const SHARD_SIZE: usize = 4_096;
+const MAX_SHARDS: usize = 16;
+/// Positions in a shard's log are 32 bits wide and must not meet themselves after wrapping around.
+const MAX_SHARD_SIZE: usize = (u32::MAX / 4) as usize;
+
+/// Configures a [`MemoryStore`].
+///
+/// ```
+/// use std::time::Duration;
+/// use tower_webhook::store::MemoryStore;
+///
+/// let store = MemoryStore::builder().capacity(50_000).min_retention(Duration::from_secs(600)).build();
+/// assert_eq!(store.stats().capacity, 50_000);
+/// ```
+#[derive(Clone)]
+#[must_use = "a builder does nothing until it is built"]
+pub struct MemoryStoreBuilder {
+    capacity: usize,
+    min_retention: Duration,
+    clock: Arc<dyn Clock>,
+}
+
+impl MemoryStoreBuilder {
+    pub(super) fn new() -> Self {
+        Self { capacity: 1_000_000, min_retention: Duration::from_secs(3600), clock: Arc::new(SystemClock) }
+    }
+
+    /// How many events are remembered, running and completed together; 1,000,000 by default, at about 45 bytes each
+    /// once they are there. Zero is taken for one.
+    ///
+    /// Below 8,192 it is exact. Above, it is shared out over up to 16 shards, each with some headroom since keys do
+    /// not spread evenly: what is asked for does fit, and up to a tenth more may.
+    pub fn capacity(mut self, capacity: usize) -> Self {
+        self.capacity = capacity.max(1);
+        self
+    }
+
+    /// How long a completed event is safe from being evicted when the store is full; one hour by default.
+    ///
+    /// It should cover the quick retries of the senders, and twice the scheme's tolerance: an event that is forgotten runs
+    /// again if its sender repeats it, or if somebody replays it while its signature is still accepted. When nothing is old enough to go, new events are refused with
+    /// [`StoreErrorKind::Full`](crate::store::StoreErrorKind::Full), which the sender sees as a 503.
+    pub fn min_retention(mut self, min_retention: Duration) -> Self {
+        self.min_retention = min_retention;
+        self
+    }
+
+    /// Where time comes from. Only [`Clock::monotonic`] is used.
+    pub fn clock(mut self, clock: impl Clock) -> Self {
+        self.clock = Arc::new(clock);
+        self
+    }
+
+    /// Builds the store, empty. Memory is taken as events come.
+    #[must_use]
+    pub fn build(self) -> MemoryStore {
+        let shards = shard_count(self.capacity);
+        let limits = limits(self.capacity, shards, self.min_retention);
+        MemoryStore::from_parts(self.clock, self.capacity, shards, limits)
+    }
+}
+
+impl fmt::Debug for MemoryStoreBuilder {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("MemoryStoreBuilder")
+            .field("capacity", &self.capacity)
+            .field("min_retention", &self.min_retention)
+            .finish_non_exhaustive()
+    }
+}
+
+/// A power of two.
+fn shard_count(capacity: usize) -> usize {
+    let wanted = (capacity / SHARD_SIZE).clamp(1, MAX_SHARDS);
+    1 << wanted.ilog2()
+}
+
+fn limits(capacity: usize, shards: usize, min_retention: Duration) -> Limits {
+    let share = capacity.div_ceil(shards).min(MAX_SHARD_SIZE);
+    // The fullest shard is off the mean by a few times its root; six are never seen.
+    let headroom = if shards == 1 { 0 } else { 6 * share.isqrt() };
+    Limits { capacity: share + headroom, high: share - share / 5, low: share - share * 3 / 10, min_retention }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn small_capacities_are_exact() {
+        for capacity in [1, 2, 10, 4_096, 8_191] {
+            assert_eq!(shard_count(capacity), 1);
+            assert_eq!(limits(capacity, 1, Duration::ZERO).capacity, capacity);
+        }
+    }
+
+    #[test]
+    fn large_capacities_fit_with_at_most_a_tenth_to_spare() {
+        for capacity in [8_192, 10_000, 65_537, 262_144, 1_000_000, 50_000_000] {
+            let shards = shard_count(capacity);
+            let total = limits(capacity, shards, Duration::ZERO).capacity * shards;
+            assert!(shards > 1 && shards.is_power_of_two() && shards <= MAX_SHARDS);
+            assert!(total >= capacity && total <= capacity + capacity / 10, "{capacity} became {total}");
+        }
+    }
+
+    #[test]
+    fn absurd_capacities_build() {
+        assert_eq!(MemoryStoreBuilder::new().capacity(0).build().stats().capacity, 1);
+        assert_eq!(MemoryStoreBuilder::new().capacity(usize::MAX).build().stats().capacity, usize::MAX);
+    }
+
+    #[test]
+    fn marks_are_at_eighty_and_seventy_per_cent() {
+        let limits = limits(1_000, 1, Duration::ZERO);
+        assert_eq!((limits.high, limits.low), (800, 700));
+    }
+}

@@ -1,0 +1,165 @@
+//! The completed records, oldest first.
+
+use std::collections::VecDeque;
+
+use super::record::Record;
+
+/// Records per segment: 4 KiB.
+pub(super) const SEGMENT: usize = 128;
+
+/// A queue of records, each at a position that stays its own.
+///
+/// It grows and shrinks by segments of one size, where a doubling vector would hold up to twice what it needs.
+/// Positions count up and wrap around at `u32::MAX`, so only their distance means something.
+#[derive(Debug, Default)]
+pub(super) struct Log {
+    segments: VecDeque<Vec<Record>>,
+    /// Position of the first segment's first slot.
+    base: u32,
+    /// How many records of the first segment are gone.
+    gone: usize,
+    /// The segment emptied last, to be filled next.
+    spare: Option<Vec<Record>>,
+}
+
+impl Log {
+    /// How many records there are, the forgotten ones included.
+    pub(super) fn len(&self) -> usize {
+        let full = self.segments.len().saturating_sub(1) * SEGMENT;
+        full + self.segments.back().map_or(0, Vec::len) - self.gone
+    }
+
+    /// The position of the oldest record, or of the next one if there is none.
+    pub(super) fn head(&self) -> u32 {
+        self.base.wrapping_add(self.gone as u32)
+    }
+
+    pub(super) fn push(&mut self, record: Record) -> u32 {
+        let position = self.head().wrapping_add(self.len() as u32);
+        if let Some(last) = self.segments.back_mut()
+            && last.len() < SEGMENT
+        {
+            last.push(record);
+        } else {
+            let mut segment = self.spare.take().unwrap_or_else(|| Vec::with_capacity(SEGMENT));
+            segment.push(record);
+            self.segments.push_back(segment);
+        }
+        position
+    }
+
+    pub(super) fn first(&self) -> Option<&Record> {
+        self.segments.front()?.get(self.gone)
+    }
+
+    pub(super) fn pop(&mut self) -> Option<Record> {
+        let record = *self.first()?;
+        self.gone += 1;
+        if self.gone == SEGMENT {
+            self.drop_first_segment();
+        }
+        Some(record)
+    }
+
+    pub(super) fn get(&self, position: u32) -> &Record {
+        let (segment, slot) = self.place(position);
+        &self.segments[segment][slot]
+    }
+
+    pub(super) fn get_mut(&mut self, position: u32) -> &mut Record {
+        let (segment, slot) = self.place(position);
+        &mut self.segments[segment][slot]
+    }
+
+    /// Every record with its position, oldest first.
+    pub(super) fn iter(&self) -> impl Iterator<Item = (u32, &Record)> {
+        let records = self.segments.iter().flatten().skip(self.gone);
+        records.enumerate().map(|(offset, record)| (self.head().wrapping_add(offset as u32), record))
+    }
+
+    fn place(&self, position: u32) -> (usize, usize) {
+        let offset = position.wrapping_sub(self.base) as usize;
+        (offset / SEGMENT, offset % SEGMENT)
+    }
+
+    fn drop_first_segment(&mut self) {
+        self.base = self.base.wrapping_add(SEGMENT as u32);
+        self.gone = 0;
+        self.spare = self.segments.pop_front().map(|mut segment| {
+            segment.clear();
+            segment
+        });
+    }
+}
+
+#[cfg(test)]
+impl Log {
+    pub(super) fn starting_at(base: u32) -> Self {
+        Self { base, ..Self::default() }
+    }
+
+    pub(super) fn segments(&self) -> usize {
+        self.segments.len()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::super::hash::KeyHasher;
+    use super::*;
+    use crate::EventKey;
+    use crate::store::ClaimToken;
+
+    fn numbered(fingerprint: u32) -> Record {
+        let key = KeyHasher::new().hash(&EventKey::new("", None, ""));
+        Record::new(key, fingerprint, ClaimToken::random(), Duration::ZERO, Duration::MAX)
+    }
+
+    fn numbers(log: &Log) -> Vec<u32> {
+        log.iter().map(|(_, record)| record.fingerprint).collect()
+    }
+
+    #[test]
+    fn records_leave_in_the_order_they_came() {
+        let mut log = Log::default();
+        for number in 0..1_000 {
+            log.push(numbered(number));
+        }
+        for number in 0..1_000 {
+            assert_eq!(log.len(), 1_000 - number as usize);
+            assert_eq!(log.pop().map(|record| record.fingerprint), Some(number));
+        }
+        assert!(log.pop().is_none());
+        assert_eq!(log.len(), 0);
+    }
+
+    #[test]
+    fn positions_survive_the_wrap_around() {
+        let mut log = Log::starting_at(u32::MAX - 200);
+        let positions: Vec<u32> = (0..500).map(|number| log.push(numbered(number))).collect();
+        assert_eq!((positions[0], positions[499]), (u32::MAX - 200, 298));
+
+        for _ in 0..300 {
+            log.pop();
+        }
+        assert_eq!(log.head(), positions[300]);
+        assert!((300..).zip(&positions[300..]).all(|(number, &at)| log.get(at).fingerprint == number));
+        assert_eq!(numbers(&log), (300..500).collect::<Vec<_>>());
+        assert!(log.iter().map(|(position, _)| position).eq(positions[300..].iter().copied()));
+    }
+
+    #[test]
+    fn emptied_segments_are_used_again() {
+        let mut log = Log::default();
+        for number in 0..100_000 {
+            log.push(numbered(number));
+            if number >= 50 {
+                log.pop();
+            }
+        }
+        assert_eq!(log.len(), 50);
+        assert!(log.segments() <= 2, "{} segments for 50 records", log.segments());
+    }
+}

@@ -1,0 +1,28 @@
+//! The embedded store: this process's memory, bounded and compact.
+//!
+//! Keys are spread over shards, each behind a mutex of its own. A shard keeps the claims that are running in a small
+//! hash table and the completed records in a log in the order of their completion, so that what is oldest is always
+//! at its head. A completed event costs 32 bytes in the log and 6 to 12 in the index, whatever its id's length: ids are
+//! remembered as 128-bit hashes under keys of this store's own, which nobody outside can aim collisions at.
+//!
+//! ```text
+//! store ── shard ── live       token, lease, fingerprint, attempt of every running claim
+//!             ├──── completed  log of 32-byte records + index by hash + reasons of the failed ones
+//!             └──── released   how often the lately released events were tried
+//! ```
+
+mod builder;
+mod completed;
+mod hash;
+mod live;
+mod log;
+mod record;
+mod released;
+mod shard;
+mod store;
+mod ticks;
+
+pub use self::{
+    builder::MemoryStoreBuilder,
+    store::{MemoryStats, MemoryStore},
+};

@@ -1,0 +1,44 @@
+//! Where claimed and completed events are remembered.
+//!
+//! [`Store`] is four verbs, `claim → renew → complete | release`, each one atomic. [`MemoryStore`] is the embedded
+//! default; a store of one's own implements the trait and goes through the conformance suite of
+//! `testing::conformance` (feature `testing`).
+//!
+//! ```
+//! use std::time::Duration;
+//! use tower_webhook::EventKey;
+//! use tower_webhook::store::{Claim, ClaimRequest, ClaimToken, Completion, Hold, MemoryStore, Store};
+//!
+//! # tokio::runtime::Builder::new_current_thread().enable_all().build()?.block_on(async {
+//! let store = MemoryStore::new();
+//! let key = EventKey::new("/webhooks/stripe", None, "evt_1");
+//! let mine = ClaimRequest::new(&key, ClaimToken::random(), Duration::from_secs(30));
+//! let other = ClaimRequest::new(&key, ClaimToken::random(), Duration::from_secs(30));
+//!
+//! assert!(matches!(store.claim(&mine).await?, Claim::Fresh { .. }));
+//! assert!(matches!(store.claim(&other).await?, Claim::InFlight { .. }));
+//!
+//! let done = Completion::succeeded("200 OK", Duration::from_secs(7 * 24 * 3600));
+//! assert_eq!(store.complete(&key, other.token, &done).await?, Hold::Lost);
+//! assert_eq!(store.complete(&key, mine.token, &done).await?, Hold::Held);
+//! assert!(matches!(store.claim(&other).await?, Claim::Completed { .. }));
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! # })?;
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+
+mod claim;
+pub(crate) mod erased;
+mod error;
+mod memory;
+mod token;
+mod verbs;
+
+pub use self::{
+    claim::{Claim, ClaimRequest, Completion, Fingerprint, Hold},
+    erased::AnyStore,
+    error::{StoreError, StoreErrorKind},
+    memory::{MemoryStats, MemoryStore, MemoryStoreBuilder},
+    token::ClaimToken,
+    verbs::Store,
+};

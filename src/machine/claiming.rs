@@ -1,0 +1,59 @@
+use std::sync::Arc;
+
+use super::detach::in_background;
+use super::{Claimant, Machine, Terms, within};
+use crate::claimant::Stage;
+use crate::store::{Claim, ClaimRequest, StoreError, StoreErrorKind};
+
+/// A claimant that asks the store for its claim, once or until it has it.
+///
+/// Dropped while it is not known whether a claim took effect, it has its token released in the background, so that the event
+/// is not held until the lease ends. Not before: the next question under the same token would otherwise race the release.
+pub(super) struct Claiming<'a> {
+    machine: &'a Arc<Machine>,
+    terms: &'a Terms,
+    claimant: &'a Arc<Claimant>,
+    in_doubt: bool,
+}
+
+impl<'a> Claiming<'a> {
+    pub(super) fn new(machine: &'a Arc<Machine>, terms: &'a Terms, claimant: &'a Arc<Claimant>) -> Self {
+        Self { machine, terms, claimant, in_doubt: false }
+    }
+
+    /// Asks the store once, within the deadline.
+    pub(super) async fn ask(&mut self) -> Result<Claim, StoreError> {
+        let Self { machine, terms, claimant, .. } = *self;
+        // Work that is done here, but that the store could not be told of yet.
+        if let Some(fingerprint) = machine.pending.get(&claimant.key) {
+            return Ok(Claim::Completed { same_body: fingerprint == claimant.fingerprint });
+        }
+        let request = ClaimRequest::new(&claimant.key, claimant.token, terms.lease)
+            .fingerprint(claimant.fingerprint)
+            .event_type(claimant.event_type.as_deref());
+        self.in_doubt = true;
+        claimant.enter(Stage::Engaged);
+        let answer = within(terms.claim_deadline, machine.store.claim(&request)).await;
+        let claim = answer.unwrap_or_else(|| Err(StoreError::new(StoreErrorKind::TimedOut)))?;
+        self.in_doubt = false;
+        if !matches!(claim, Claim::Fresh { .. }) {
+            claimant.enter(Stage::Outside);
+        }
+        Ok(claim)
+    }
+}
+
+impl Drop for Claiming<'_> {
+    fn drop(&mut self) {
+        if !self.in_doubt {
+            return;
+        }
+        self.claimant.enter(Stage::Outside);
+        let (machine, claimant, deadline) = (self.machine.clone(), self.claimant.clone(), self.terms.claim_deadline);
+        let admission = machine.gate.hold();
+        in_background(async move {
+            let _ = within(deadline, machine.store.release(&claimant.key, claimant.token)).await;
+            drop(admission);
+        });
+    }
+}

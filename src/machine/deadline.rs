@@ -1,0 +1,66 @@
+use std::future::{Future, poll_fn};
+use std::pin::{Pin, pin};
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use tokio::time::Sleep;
+
+/// A deadline that is armed when something is first found pending: most work never is, and then no timer is touched.
+#[derive(Debug)]
+pub(crate) struct Deadline {
+    after: Duration,
+    armed: Option<Pin<Box<Sleep>>>,
+}
+
+impl Deadline {
+    pub(crate) fn after(after: Duration) -> Self {
+        Self { after, armed: None }
+    }
+
+    /// Ready once the time is over, counted from the first call.
+    pub(crate) fn poll_over(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+        let after = self.after;
+        self.armed.get_or_insert_with(|| Box::pin(tokio::time::sleep(after))).as_mut().poll(cx)
+    }
+}
+
+/// What `future` gives, or `None` if it is not there in time.
+pub(crate) async fn within<F: Future>(after: Duration, future: F) -> Option<F::Output> {
+    let mut future = pin!(future);
+    let mut deadline = Deadline::after(after);
+    poll_fn(|cx| match future.as_mut().poll(cx) {
+        Poll::Ready(output) => Poll::Ready(Some(output)),
+        Poll::Pending => deadline.poll_over(cx).map(|()| None),
+    })
+    .await
+}
+
+/// What `work` gives, or what `stop` gives if that is ready first. `stop` is begun when `work` is first found pending:
+/// most work never is, and then pays nothing for it.
+pub(super) async fn unless<T, S>(mut work: Pin<&mut impl Future<Output = T>>, stop: impl FnOnce() -> S) -> T
+where
+    S: Future<Output = T>,
+{
+    let mut stop = Some(stop);
+    let mut stopping = None;
+    poll_fn(|cx| match work.as_mut().poll(cx) {
+        Poll::Pending => {
+            if let Some(begin) = stop.take() {
+                stopping = Some(Box::pin(begin()));
+            }
+            stopping.as_mut().map_or(Poll::Pending, |stopping| stopping.as_mut().poll(cx))
+        }
+        ready => ready,
+    })
+    .await
+}
+
+/// What the first of two futures to be ready gives; `first` is asked first.
+pub(super) async fn either<T>(first: impl Future<Output = T>, second: impl Future<Output = T>) -> T {
+    let (mut first, mut second) = (pin!(first), pin!(second));
+    poll_fn(|cx| match first.as_mut().poll(cx) {
+        Poll::Pending => second.as_mut().poll(cx),
+        ready => ready,
+    })
+    .await
+}

@@ -1,0 +1,74 @@
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+
+use tokio::runtime::Handle;
+
+use super::Claimant;
+use crate::claimant::Stage;
+use crate::telemetry::DeliverySpan;
+
+/// Runs a future in place, and in a task of its own from the moment at which it is dropped half-way.
+///
+/// A sender that hangs up, or an outer timeout, drops the response future while the handler is at work. Finishing it
+/// costs nothing, and turns the sender's retry into a duplicate instead of a second run.
+pub(crate) struct DetachOnDrop<T: Send + 'static> {
+    running: Option<InSpan<T>>,
+    claimant: Arc<Claimant>,
+    enabled: bool,
+}
+
+/// A boxed future that is polled inside its span, wherever that happens.
+struct InSpan<T> {
+    future: Pin<Box<dyn Future<Output = T> + Send>>,
+    span: DeliverySpan,
+}
+
+impl<T: Send + 'static> DetachOnDrop<T> {
+    pub(crate) fn new(future: Pin<Box<dyn Future<Output = T> + Send>>, claimant: Arc<Claimant>, enabled: bool) -> Self {
+        let span = DeliverySpan::new(&claimant.key, claimant.event_type.as_deref());
+        Self { running: Some(InSpan { future, span }), claimant, enabled }
+    }
+}
+
+impl<T: Send + 'static> Future for DetachOnDrop<T> {
+    type Output = T;
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<T> {
+        let Some(running) = &mut self.running else { return Poll::Pending };
+        let output = Pin::new(running).poll(cx);
+        if output.is_ready() {
+            self.running = None;
+        }
+        output
+    }
+}
+
+impl<T> Future for InSpan<T> {
+    type Output = T;
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<T> {
+        let Self { future, span } = &mut *self;
+        span.in_scope(|| future.as_mut().poll(cx))
+    }
+}
+
+impl<T: Send + 'static> Drop for DetachOnDrop<T> {
+    fn drop(&mut self) {
+        let Some(running) = self.running.take() else { return };
+        let unfinished = self.enabled && self.claimant.is_at(Stage::Engaged);
+        if unfinished || self.claimant.is_at(Stage::Settling) {
+            // What runs is spawned, not this wrapper: a runtime that is shutting down drops it again at once, and that
+            // must not spawn a second time.
+            in_background(running);
+        }
+    }
+}
+
+/// Runs what a `Drop` cannot wait for. Best effort: without a runtime nothing happens, and leases end by themselves.
+pub(super) fn in_background(future: impl Future<Output: Send> + Send + 'static) {
+    if let Ok(runtime) = Handle::try_current() {
+        runtime.spawn(future);
+    }
+}

@@ -1,0 +1,195 @@
+use std::borrow::Cow;
+use std::future::Future;
+use std::pin::pin;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+use super::admission::{Gate, Phase};
+use super::claiming::Claiming;
+use super::deadline::unless;
+use super::drain::DrainHandle;
+use super::pending::PendingCompletions;
+use super::running::Run;
+use super::waiters::Waiters;
+use super::waiting::Waited;
+use super::{BodyChange, Claimant, Settled, Terms, within};
+use crate::rejection::{Rejection, RejectionKind};
+use crate::store::{Claim, Completion, Store, erased::ErasedStore};
+use crate::telemetry;
+
+/// What all deliveries of one layer share.
+pub(crate) struct Machine {
+    pub(super) store: Box<dyn ErasedStore>,
+    pub(super) gate: Arc<Gate>,
+    pub(super) waiters: Waiters,
+    pub(super) pending: PendingCompletions,
+}
+
+/// What the machine drives once it holds the claim. What comes of it stays with the work: it may be large, and is nothing
+/// to the machine.
+pub(crate) trait Work: Send {
+    /// Ready when the work can start; `Err` when it never can.
+    fn ready(&mut self) -> impl Future<Output = Result<(), NotReady>> + Send;
+
+    /// Gives back what readiness has reserved.
+    fn unready(&mut self);
+
+    /// Does the work and says how it is to be settled. Called at most once.
+    fn run(&mut self) -> impl Future<Output = Verdict> + Send;
+}
+
+/// The work can never start.
+pub(crate) struct NotReady;
+
+/// How work is to be settled.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Verdict {
+    /// Not to be run again.
+    Complete(Record),
+    /// To be run again when the sender delivers again.
+    Release,
+}
+
+/// What is to be remembered of work that is done, or given up for good.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Record {
+    pub(crate) failed: bool,
+    pub(crate) summary: Cow<'static, str>,
+}
+
+impl Record {
+    pub(super) fn completion(&self, retention: Duration) -> Completion<'_> {
+        match self.failed {
+            true => Completion::failed(&self.summary, retention),
+            false => Completion::succeeded(&self.summary, retention),
+        }
+    }
+}
+
+/// How a delivery ended.
+pub(crate) enum Ended {
+    /// The work ran to its end.
+    Ran(Settled),
+    /// The work panicked, and its claim is released.
+    Panicked,
+    /// The work could not start; nothing was claimed.
+    NotReady,
+    /// Completed or queued before: nothing to do.
+    Duplicate,
+    /// Not run.
+    Refused(Rejection),
+}
+
+impl Ended {
+    fn refused(kind: RejectionKind) -> Self {
+        Self::Refused(kind.into())
+    }
+}
+
+impl Machine {
+    pub(crate) fn new(store: impl Store) -> Self {
+        Self {
+            store: Box::new(store),
+            gate: Arc::new(Gate::new()),
+            waiters: Waiters::default(),
+            pending: PendingCompletions::default(),
+        }
+    }
+
+    pub(crate) fn drain_handle(&self) -> DrainHandle {
+        DrainHandle(self.gate.clone())
+    }
+
+    /// One delivery: admitted, claimed, run, settled.
+    pub(crate) async fn drive(
+        self: &Arc<Self>,
+        terms: &Terms,
+        claimant: &Arc<Claimant>,
+        work: &mut impl Work,
+    ) -> Ended {
+        match self.claim(terms, claimant, work).await {
+            Ok(claimed) => claimed.finish(work).await,
+            Err(ended) => ended,
+        }
+    }
+
+    /// A place to run in, readiness, and the claim, in this order: a claim must not age while its work queues.
+    async fn claim<'a>(
+        self: &'a Arc<Self>,
+        terms: &'a Terms,
+        claimant: &'a Arc<Claimant>,
+        work: &mut impl Work,
+    ) -> Result<Run<'a>, Ended> {
+        let admission = self.gate.enter(terms.max_running).map_err(Ended::refused)?;
+        self.ready(terms, work).await?;
+        let since = Instant::now();
+        match Claiming::new(self, terms, claimant).ask().await {
+            Ok(Claim::Fresh { attempt }) => {
+                claimant.took(attempt);
+                Ok(Run { machine: self, terms, claimant, admission, since })
+            }
+            Ok(Claim::InFlight { same_body }) => {
+                body_changed(terms, claimant, same_body)?;
+                // Waiting must not occupy a place that other events could run in.
+                work.unready();
+                drop(admission);
+                // Boxed: it is large and rare, and would make every delivery's future as large.
+                Box::pin(self.take_over(terms, claimant)).await
+            }
+            Ok(Claim::Accepted { same_body } | Claim::Completed { same_body }) => {
+                body_changed(terms, claimant, same_body)?;
+                Err(Ended::Duplicate)
+            }
+            Err(error) => {
+                telemetry::store_failed("claim", &claimant.key, &error);
+                Err(Ended::refused(RejectionKind::StoreUnavailable))
+            }
+        }
+    }
+
+    /// Waits for the first delivery, and takes its claim over if that is what comes of it.
+    async fn take_over<'a>(
+        self: &'a Arc<Self>,
+        terms: &'a Terms,
+        claimant: &'a Arc<Claimant>,
+    ) -> Result<Run<'a>, Ended> {
+        let (attempt, since) = match self.wait(terms, claimant).await {
+            Waited::TookOver { attempt, since } => (attempt, since),
+            Waited::Completed => return Err(Ended::Duplicate),
+            Waited::Refused(kind) => return Err(Ended::refused(kind)),
+        };
+        claimant.took(attempt);
+        match self.gate.enter(terms.max_running) {
+            Ok(admission) => Ok(Run { machine: self, terms, claimant, admission, since }),
+            Err(full) => {
+                self.release_in_background(terms, claimant);
+                Err(Ended::refused(full))
+            }
+        }
+    }
+
+    /// Waits for the work to be ready, though not for ever, nor beyond the drain's deadline.
+    async fn ready(&self, terms: &Terms, work: &mut impl Work) -> Result<(), Ended> {
+        let ready = pin!(async { work.ready().await.map_err(|NotReady| Ended::NotReady) });
+        unless(ready, || async {
+            let aborted = within(terms.ready_wait, self.gate.reached(Phase::Aborting)).await;
+            let why = if aborted.is_some() { RejectionKind::Draining } else { RejectionKind::Busy };
+            Err(Ended::refused(why))
+        })
+        .await
+    }
+}
+
+/// One id under two bodies is told to the operator, and refused where the policy says so.
+fn body_changed(terms: &Terms, claimant: &Claimant, same_body: bool) -> Result<(), Ended> {
+    if same_body {
+        return Ok(());
+    }
+    claimant.found_other_body();
+    match terms.body_change {
+        BodyChange::Duplicate => Ok(()),
+        BodyChange::Refuse => Err(Ended::refused(RejectionKind::BodyChanged)),
+    }
+}

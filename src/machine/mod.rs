@@ -1,0 +1,28 @@
+//! The one machine behind every front-end: claim → run → settle.
+//!
+//! [`Machine::drive`] is the story; each stage is a file of its own, in the order in which a delivery passes them.
+
+mod admission;
+mod claiming;
+mod deadline;
+mod detach;
+mod drain;
+mod drive;
+mod pending;
+mod renewal;
+mod running;
+mod settling;
+mod terms;
+mod waiters;
+mod waiting;
+
+pub use self::drain::{DrainHandle, Drained};
+use crate::claimant::Claimant;
+
+pub(crate) use self::{
+    deadline::{Deadline, within},
+    detach::DetachOnDrop,
+    drive::{Ended, Machine, NotReady, Record, Verdict, Work},
+    settling::Settled,
+    terms::{BodyChange, Terms},
+};

@@ -1,0 +1,47 @@
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use super::Claimant;
+use crate::EventKey;
+use crate::store::{ClaimToken, Fingerprint};
+
+/// Events whose work is done but whose completion the store has not confirmed yet: remembered here meanwhile, so that a
+/// duplicate does not run them again. Bounded by the deliveries that may run, because each keeps its admission.
+#[derive(Default)]
+pub(super) struct PendingCompletions {
+    count: AtomicUsize,
+    keys: Mutex<HashMap<EventKey, (ClaimToken, Fingerprint)>>,
+}
+
+impl PendingCompletions {
+    /// The body's fingerprint, if a completion of `key` is pending.
+    pub(super) fn get(&self, key: &EventKey) -> Option<Fingerprint> {
+        if self.count.load(Ordering::Acquire) == 0 {
+            return None;
+        }
+        self.lock().get(key).map(|(_, fingerprint)| *fingerprint)
+    }
+
+    pub(super) fn remember(&self, claimant: &Claimant) {
+        let mut keys = self.lock();
+        keys.insert(claimant.key.clone(), (claimant.token, claimant.fingerprint));
+        self.count.store(keys.len(), Ordering::Release);
+    }
+
+    /// Forgets this claimant's completion, though not one of a delivery that took its claim over.
+    pub(super) fn forget(&self, claimant: &Claimant) {
+        if self.count.load(Ordering::Acquire) == 0 {
+            return;
+        }
+        let mut keys = self.lock();
+        if keys.get(&claimant.key).is_some_and(|(token, _)| *token == claimant.token) {
+            keys.remove(&claimant.key);
+            self.count.store(keys.len(), Ordering::Release);
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, HashMap<EventKey, (ClaimToken, Fingerprint)>> {
+        self.keys.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}

@@ -1,0 +1,74 @@
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::sync::watch;
+use tokio::task::AbortHandle;
+use tokio::time::Instant;
+
+use super::{Claimant, Machine, Terms, within};
+use crate::store::Hold;
+use crate::telemetry;
+
+/// Keeps a lease alive from a task of its own: a handler that blocks its thread must not lose it. Ends when dropped.
+pub(super) struct Renewal {
+    task: AbortHandle,
+    lost: watch::Receiver<bool>,
+}
+
+impl Renewal {
+    /// Renews from `first` on; the lease must last until then.
+    pub(super) fn start(machine: &Arc<Machine>, terms: &Terms, claimant: &Arc<Claimant>, first: Instant) -> Self {
+        let (lose, lost) = watch::channel(false);
+        let (machine, claimant) = (machine.clone(), claimant.clone());
+        let (lease, deadline) = (terms.lease, terms.claim_deadline);
+        let task = tokio::spawn(async move {
+            keep(&machine, &claimant, lease, first, deadline).await;
+            claimant.lost();
+            telemetry::claim_lost(&claimant.key);
+            let _ = lose.send(true);
+        });
+        Self { task: task.abort_handle(), lost }
+    }
+
+    /// Ready when the claim is no longer held; never, if the renewal is dropped first.
+    pub(super) async fn lost(&self) {
+        if self.lost.clone().wait_for(|lost| *lost).await.is_err() {
+            std::future::pending::<()>().await;
+        }
+    }
+}
+
+impl Drop for Renewal {
+    fn drop(&mut self) {
+        self.task.abort();
+    }
+}
+
+/// Renews at a third of the lease until the store refuses, or cannot be asked until the lease would have ended.
+async fn keep(machine: &Machine, claimant: &Claimant, lease: Duration, first: Instant, deadline: Duration) {
+    let mut next = first;
+    let mut ends = first + lease * 2 / 3;
+    let mut asked_before = false;
+    loop {
+        tokio::time::sleep_until(next.min(ends)).await;
+        let asked = Instant::now();
+        let left = ends.saturating_duration_since(asked);
+        // Once even when it is late, because the handler kept the thread: a lease that nobody took over is renewed.
+        if left.is_zero() && asked_before {
+            return;
+        }
+        asked_before = true;
+        let answer = machine.store.renew(&claimant.key, claimant.token, lease);
+        match within(if left.is_zero() { deadline } else { deadline.min(left) }, answer).await {
+            Some(Ok(Hold::Held)) => {
+                (next, ends, asked_before) = (asked + lease / 3, asked + lease, false);
+                continue;
+            }
+            Some(Ok(Hold::Lost)) => return,
+            Some(Err(error)) => telemetry::store_failed("renew", &claimant.key, &error),
+            None => telemetry::store_slow("renew", &claimant.key),
+        }
+        // Sooner than the next renewal would be: there is not much of the lease left.
+        next = Instant::now() + lease / 12;
+    }
+}

@@ -1,0 +1,106 @@
+use std::future::{Future, poll_fn};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::pin::pin;
+use std::sync::Arc;
+use std::task::Poll;
+
+use tokio::time::Instant;
+
+use super::admission::{Admission, Phase};
+use super::deadline::{either, unless};
+use super::renewal::Renewal;
+use super::{Claimant, Ended, Machine, NotReady, Terms, Verdict, Work, within};
+use crate::claimant::Stage;
+use crate::rejection::RejectionKind;
+
+/// A delivery that holds its claim and a place to run in.
+pub(super) struct Run<'a> {
+    pub(super) machine: &'a Arc<Machine>,
+    pub(super) terms: &'a Terms,
+    pub(super) claimant: &'a Arc<Claimant>,
+    pub(super) admission: Admission,
+    /// When the claim was asked for: its lease began then, or later.
+    pub(super) since: Instant,
+}
+
+/// How the work itself ended.
+enum Worked {
+    Done,
+    NotReady,
+    Panicked,
+    /// Not begun or dropped half-way, because of the drain's deadline, a lost claim, or no place to run in.
+    Dropped(RejectionKind),
+}
+
+impl Run<'_> {
+    /// Works, and settles whatever the end.
+    pub(super) async fn finish<W: Work>(self, work: &mut W) -> Ended {
+        let unsettled = Unsettled(&self);
+        let (worked, verdict) = self.work(work).await;
+        self.claimant.enter(Stage::Settling);
+        unsettled.settling();
+        let settled = self.settle(verdict).await;
+        match worked {
+            Worked::Done => Ended::Ran(settled),
+            Worked::NotReady => Ended::NotReady,
+            Worked::Panicked => Ended::Panicked,
+            Worked::Dropped(why) => Ended::Refused(why.into()),
+        }
+    }
+
+    /// Polls the work with panics caught. The first time that it is pending, the lease's renewal is started and the
+    /// reasons to stop half-way are listened to; work that never is costs neither.
+    async fn work<W: Work>(&self, work: &mut W) -> (Worked, Verdict) {
+        // The claim may have been answered after the drain's deadline.
+        if self.machine.gate.is_at(Phase::Aborting) {
+            return (Worked::Dropped(RejectionKind::Draining), Verdict::Release);
+        }
+        let mut working = pin!(async {
+            // Ready already, unless the claim was taken over after waiting without a place.
+            match within(self.terms.ready_wait, work.ready()).await {
+                Some(Ok(())) => (Worked::Done, work.run().await),
+                Some(Err(NotReady)) => (Worked::NotReady, Verdict::Release),
+                None => (Worked::Dropped(RejectionKind::Busy), Verdict::Release),
+            }
+        });
+        let caught = pin!(poll_fn(|cx| {
+            let polled = catch_unwind(AssertUnwindSafe(|| working.as_mut().poll(cx)));
+            polled.unwrap_or(Poll::Ready((Worked::Panicked, Verdict::Release)))
+        }));
+        unless(caught, || async { (Worked::Dropped(self.renew_until_stopped().await), Verdict::Release) }).await
+    }
+
+    /// Renews the lease until the work is to be dropped. The renewal ends with this future, and so before the settlement:
+    /// one that came later could bring the claim back.
+    async fn renew_until_stopped(&self) -> RejectionKind {
+        let renewal = Renewal::start(self.machine, self.terms, self.claimant, self.since + self.terms.lease / 3);
+        let aborted = async {
+            self.machine.gate.reached(Phase::Aborting).await;
+            RejectionKind::Draining
+        };
+        let lost = async {
+            renewal.lost().await;
+            if !self.terms.drop_when_lost {
+                std::future::pending::<()>().await;
+            }
+            RejectionKind::ClaimLost
+        };
+        either(aborted, lost).await
+    }
+}
+
+/// Work that nobody has settled. Dropped in that state, its claim is released in the background.
+struct Unsettled<'a>(&'a Run<'a>);
+
+impl Unsettled<'_> {
+    /// From here on the settlement is under way, and is the one to finish.
+    fn settling(self) {
+        std::mem::forget(self);
+    }
+}
+
+impl Drop for Unsettled<'_> {
+    fn drop(&mut self) {
+        self.0.machine.release_in_background(self.0.terms, self.0.claimant);
+    }
+}

@@ -1,0 +1,170 @@
+use std::pin::pin;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+use super::admission::{Admission, Phase};
+use super::deadline::{either, unless};
+use super::detach::in_background;
+use super::renewal::Renewal;
+use super::running::Run;
+use super::waiters::Ending;
+use super::{Claimant, Machine, Record, Terms, Verdict, within};
+use crate::claimant::Stage;
+use crate::store::Hold;
+use crate::{random, telemetry};
+
+const FIRST_PAUSE: Duration = Duration::from_millis(100);
+const LONGEST_PAUSE: Duration = Duration::from_secs(5);
+
+/// A store that is away for longer than this is not waited for: the operator is told that the event may run again.
+const GIVE_UP_AFTER: Duration = Duration::from_secs(3600);
+
+/// What the store says of the claim, now that the work has ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Settled {
+    Completed,
+    /// The work is done; the store cannot be told, and is asked again in the background.
+    CompletionPending,
+    /// Completed as failed for good.
+    Failed,
+    Released,
+    /// Another delivery took the claim over: what this one did is not the event's outcome.
+    Lost,
+}
+
+impl Run<'_> {
+    /// Completes or releases the claim.
+    pub(super) async fn settle(self, verdict: Verdict) -> Settled {
+        let Self { machine, terms, claimant, admission, .. } = self;
+        let Verdict::Complete(record) = verdict else {
+            machine.release(terms.claim_deadline, claimant).await;
+            return Settled::Released;
+        };
+        match machine.complete_first(terms, claimant, &record).await {
+            Some(Hold::Held) => {
+                machine.waiters.ended(&claimant.key, Ending::Completed);
+                if record.failed { Settled::Failed } else { Settled::Completed }
+            }
+            Some(Hold::Lost) => {
+                claimant.lost();
+                Settled::Lost
+            }
+            None => {
+                // The work is done, whatever the store says: those who wait for it may be told.
+                machine.waiters.ended(&claimant.key, Ending::Completed);
+                let retry = Retry {
+                    machine: machine.clone(),
+                    terms: terms.clone(),
+                    claimant: claimant.clone(),
+                    record,
+                    admission,
+                };
+                tokio::spawn(retry.until_settled());
+                Settled::CompletionPending
+            }
+        }
+    }
+}
+
+impl Machine {
+    /// The first attempt. A store that does not answer at once may take longer than the lease: that the work is done is
+    /// remembered here until it is known there.
+    async fn complete_first(&self, terms: &Terms, claimant: &Claimant, record: &Record) -> Option<Hold> {
+        let completing = pin!(self.complete(terms, claimant, record));
+        let hold = unless(completing, || {
+            self.pending.remember(claimant);
+            std::future::pending()
+        })
+        .await;
+        match hold {
+            Some(_) => self.pending.forget(claimant),
+            None => self.pending.remember(claimant),
+        }
+        hold
+    }
+
+    /// One attempt to complete; `None` when the store could not be asked.
+    async fn complete(&self, terms: &Terms, claimant: &Claimant, record: &Record) -> Option<Hold> {
+        let completion = record.completion(terms.retention);
+        let answer = self.store.complete(&claimant.key, claimant.token, &completion);
+        match within(terms.claim_deadline, answer).await {
+            Some(Ok(hold)) => Some(hold),
+            Some(Err(error)) => {
+                telemetry::store_failed("complete", &claimant.key, &error);
+                None
+            }
+            None => {
+                telemetry::store_slow("complete", &claimant.key);
+                None
+            }
+        }
+    }
+
+    /// Gives the claim back, so that the sender's retry runs. If the store cannot be asked, the lease ends by itself.
+    pub(super) async fn release(&self, deadline: Duration, claimant: &Claimant) {
+        claimant.lost();
+        match within(deadline, self.store.release(&claimant.key, claimant.token)).await {
+            // Somebody else runs the event now: those who wait are waiting for them.
+            Some(Ok(Hold::Lost)) => return,
+            Some(Ok(Hold::Held)) => {}
+            Some(Err(error)) => telemetry::store_failed("release", &claimant.key, &error),
+            None => telemetry::store_slow("release", &claimant.key),
+        }
+        self.waiters.ended(&claimant.key, Ending::Failed);
+    }
+}
+
+impl Machine {
+    /// The same from where nothing can be awaited.
+    pub(super) fn release_in_background(self: &Arc<Self>, terms: &Terms, claimant: &Arc<Claimant>) {
+        // At once, and not when the release is through: the handler may have given its event to somebody.
+        claimant.lost();
+        claimant.enter(Stage::Outside);
+        let (machine, claimant, deadline) = (self.clone(), claimant.clone(), terms.claim_deadline);
+        let admission = self.gate.hold();
+        in_background(async move {
+            machine.release(deadline, &claimant).await;
+            drop(admission);
+        });
+    }
+}
+
+/// A completion that the store could not be told of. It keeps the admission, so that the drain waits for it.
+struct Retry {
+    machine: Arc<Machine>,
+    terms: Terms,
+    claimant: Arc<Claimant>,
+    record: Record,
+    admission: Admission,
+}
+
+impl Retry {
+    /// Asks until the store confirms or refuses, with the lease renewed meanwhile.
+    async fn until_settled(self) {
+        let renewal = Renewal::start(&self.machine, &self.terms, &self.claimant, Instant::now());
+        let aborted = async {
+            self.machine.gate.reached(Phase::Aborting).await;
+            None
+        };
+        let hold = either(self.ask(), aborted).await;
+        telemetry::completion_retried(&self.claimant.key, hold);
+        self.machine.pending.forget(&self.claimant);
+        drop((renewal, self.admission));
+    }
+
+    async fn ask(&self) -> Option<Hold> {
+        let started = Instant::now();
+        let mut pause = FIRST_PAUSE;
+        while started.elapsed() < GIVE_UP_AFTER {
+            tokio::time::sleep(pause.mul_f64(0.5 + random::fraction() / 2.0)).await;
+            pause = (pause * 2).min(LONGEST_PAUSE);
+            let hold = self.machine.complete(&self.terms, &self.claimant, &self.record).await;
+            if hold.is_some() {
+                return hold;
+            }
+        }
+        None
+    }
+}

@@ -1,0 +1,164 @@
+//! The verified event that a handler gets.
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::SystemTime;
+
+use bytes::Bytes;
+
+use crate::EventKey;
+use crate::claimant::Claimant;
+use crate::store::ClaimToken;
+
+/// A verified event, in the extensions of every request that reaches the inner service.
+///
+/// With the `axum` feature it is an extractor too: plain, or with the body parsed as a type of yours,
+/// `WebhookEvent<Invoice>`. Clones share one allocation, and the claim.
+///
+/// ```
+/// use http::{Request, Response};
+/// use tower_webhook::WebhookEvent;
+///
+/// fn handle<B>(request: &Request<B>) {
+///     let event = request.extensions().get::<WebhookEvent>().expect("WebhookLayer is on this route");
+///     println!("{} of type {:?}, {} bytes", event.id(), event.event_type(), event.body().len());
+/// }
+/// ```
+#[derive(Clone)]
+pub struct WebhookEvent<T = Untyped> {
+    facts: Arc<Facts>,
+    data: T,
+}
+
+/// The body was not parsed.
+#[derive(Clone, Copy, Debug, Default)]
+#[non_exhaustive]
+pub struct Untyped;
+
+/// What is known of one delivery's event.
+pub(crate) struct Facts {
+    pub(crate) claimant: Arc<Claimant>,
+    pub(crate) body: Bytes,
+    pub(crate) secret_label: Arc<str>,
+    pub(crate) signed_at: Option<SystemTime>,
+    pub(crate) received_at: SystemTime,
+    pub(crate) id_authenticated: bool,
+}
+
+impl WebhookEvent {
+    pub(crate) fn new(facts: Facts) -> Self {
+        Self { facts: Arc::new(facts), data: Untyped }
+    }
+
+    /// The same event with its body parsed.
+    pub fn with_data<T>(self, data: T) -> WebhookEvent<T> {
+        WebhookEvent { facts: self.facts, data }
+    }
+}
+
+impl<T> WebhookEvent<T> {
+    /// The event's id: the same on every delivery of this event.
+    #[must_use]
+    pub fn id(&self) -> &str {
+        self.key().id()
+    }
+
+    /// Whether the signature covers the id.
+    #[must_use]
+    pub fn id_is_authenticated(&self) -> bool {
+        self.facts.id_authenticated
+    }
+
+    /// The event's type, where the sender gives one.
+    #[must_use]
+    pub fn event_type(&self) -> Option<&str> {
+        self.facts.claimant.event_type.as_deref()
+    }
+
+    /// The body exactly as it was signed.
+    #[must_use]
+    pub fn body(&self) -> &Bytes {
+        &self.facts.body
+    }
+
+    /// The body, parsed as the type that was asked for.
+    #[must_use]
+    pub fn data(&self) -> &T {
+        &self.data
+    }
+
+    /// The parsed body alone.
+    #[must_use]
+    pub fn into_data(self) -> T {
+        self.data
+    }
+
+    /// What the store remembers the event under.
+    #[must_use]
+    pub fn key(&self) -> &EventKey {
+        &self.facts.claimant.key
+    }
+
+    /// The endpoint's name.
+    #[must_use]
+    pub fn endpoint(&self) -> &str {
+        self.key().endpoint()
+    }
+
+    /// The tenant, on a route with tenants.
+    #[must_use]
+    pub fn tenant(&self) -> Option<&str> {
+        self.key().tenant()
+    }
+
+    /// When the sender signed this delivery, where the scheme says.
+    #[must_use]
+    pub fn signed_at(&self) -> Option<SystemTime> {
+        self.facts.signed_at
+    }
+
+    /// When this delivery was received.
+    #[must_use]
+    pub fn received_at(&self) -> SystemTime {
+        self.facts.received_at
+    }
+
+    /// The label of the secret that matched.
+    #[must_use]
+    pub fn secret_label(&self) -> &str {
+        &self.facts.secret_label
+    }
+
+    /// How often the event has been claimed, this time included, where the store counts.
+    #[must_use]
+    pub fn attempt(&self) -> Option<u32> {
+        self.facts.claimant.attempt()
+    }
+
+    /// The token that this delivery holds its claim with.
+    #[must_use]
+    pub fn token(&self) -> ClaimToken {
+        self.facts.claimant.token
+    }
+
+    /// Whether this delivery still holds its claim. Once it does not, another one may run the same event: a long handler
+    /// asks before effects that cannot be undone.
+    #[must_use]
+    pub fn is_held(&self) -> bool {
+        self.facts.claimant.is_held()
+    }
+}
+
+impl<T> fmt::Debug for WebhookEvent<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("WebhookEvent")
+            .field("id", &self.id())
+            .field("event_type", &self.event_type())
+            .field("endpoint", &self.endpoint())
+            .field("tenant", &self.tenant())
+            .field("body_length", &self.body().len())
+            .field("secret_label", &self.secret_label())
+            .field("attempt", &self.attempt())
+            .finish_non_exhaustive()
+    }
+}

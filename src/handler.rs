@@ -1,0 +1,207 @@
+//! How a handler says what kind of failure it was.
+//!
+//! *Transient* failures release the claim: the sender's retry runs again. *Permanent* ones tell the sender 200, so that
+//! it stops, and are remembered with their reason. `?` on any error is transient, and anything but a 2xx without a word
+//! from the handler is, too.
+//!
+//! ```
+//! use tower_webhook::{HandlerError, WebhookEvent};
+//!
+//! async fn on_event(event: WebhookEvent) -> Result<(), HandlerError> {
+//!     let text = std::str::from_utf8(event.body())?; // any error: transient
+//!     if !text.contains("invoice") {
+//!         return Err(HandlerError::permanent("not an invoice: no retry will make it one"));
+//!     }
+//!     Ok(())
+//! }
+//! ```
+//!
+//! A bare tower service says the same with a [`Failure`] in the extensions of its response.
+
+use std::error::Error;
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use http::header::RETRY_AFTER;
+use http::{HeaderValue, Response, StatusCode};
+
+use crate::error::with_causes;
+
+/// Reasons are cut to this many bytes: they go into stores and on dashboards.
+const LONGEST_REASON: usize = 512;
+
+/// A handler's failure, transient or permanent.
+///
+/// It is not itself a [`std::error::Error`], so that `?` can turn every error into it.
+#[derive(Clone)]
+pub struct HandlerError(Failure);
+
+/// What a response's extensions say of a failed handler.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Failure {
+    permanent: bool,
+    reason: Arc<str>,
+    retry_after: Option<Duration>,
+}
+
+impl HandlerError {
+    /// A retry may succeed: a 5xx, and the claim is released.
+    pub fn transient(reason: impl fmt::Display) -> Self {
+        Self(Failure::transient(reason))
+    }
+
+    /// No retry will succeed: the sender gets 200, and the event is remembered as failed for this reason.
+    pub fn permanent(reason: impl fmt::Display) -> Self {
+        Self(Failure::permanent(reason))
+    }
+
+    /// Asks the sender, or the inbox, not to retry before this time has passed.
+    #[must_use]
+    pub fn retry_after(mut self, time: Duration) -> Self {
+        self.0.retry_after = Some(time);
+        self
+    }
+
+    pub(crate) const fn from_failure(failure: Failure) -> Self {
+        Self(failure)
+    }
+
+    /// What failed, and whether for good.
+    #[must_use]
+    pub const fn failure(&self) -> &Failure {
+        &self.0
+    }
+}
+
+impl Failure {
+    /// A retry may succeed.
+    pub fn transient(reason: impl fmt::Display) -> Self {
+        Self { permanent: false, reason: capped(reason.to_string()), retry_after: None }
+    }
+
+    /// No retry will succeed.
+    pub fn permanent(reason: impl fmt::Display) -> Self {
+        Self { permanent: true, reason: capped(reason.to_string()), retry_after: None }
+    }
+
+    /// Whether retrying is pointless.
+    #[must_use]
+    pub const fn is_permanent(&self) -> bool {
+        self.permanent
+    }
+
+    /// Why, in at most 512 bytes. For operators; the sender never sees it.
+    #[must_use]
+    pub fn reason(&self) -> &str {
+        &self.reason
+    }
+
+    /// How long to wait before a retry, if the handler knows.
+    #[must_use]
+    pub const fn retry_after(&self) -> Option<Duration> {
+        self.retry_after
+    }
+}
+
+impl<E: Into<Box<dyn Error + Send + Sync>>> From<E> for HandlerError {
+    /// Transient, with the error's causes in the reason.
+    fn from(error: E) -> Self {
+        Self::transient(with_causes(&*error.into()))
+    }
+}
+
+impl<B: Default> From<HandlerError> for Response<B> {
+    /// A 500, or a 503 with `Retry-After`, whose extensions carry the [`Failure`]. Nothing in it tells the reason.
+    fn from(error: HandlerError) -> Self {
+        let mut response = Response::new(B::default());
+        *response.status_mut() = StatusCode::INTERNAL_SERVER_ERROR;
+        if let Some(time) = error.0.retry_after {
+            *response.status_mut() = StatusCode::SERVICE_UNAVAILABLE;
+            response.headers_mut().insert(RETRY_AFTER, HeaderValue::from(time.as_secs().max(1)));
+        }
+        response.extensions_mut().insert(error.0);
+        response
+    }
+}
+
+impl fmt::Display for HandlerError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0.reason)
+    }
+}
+
+impl fmt::Debug for HandlerError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("HandlerError").field(&self.0).finish()
+    }
+}
+
+impl fmt::Debug for Failure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Failure")
+            .field("permanent", &self.permanent)
+            .field("reason", &self.reason)
+            .finish_non_exhaustive()
+    }
+}
+
+fn capped(mut reason: String) -> Arc<str> {
+    let mut end = reason.len().min(LONGEST_REASON);
+    while !reason.is_char_boundary(end) {
+        end -= 1;
+    }
+    reason.truncate(end);
+    reason.into()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn reasons_are_cut_between_characters() {
+        let error = HandlerError::permanent("é".repeat(300) + "x");
+        assert_eq!(error.failure().reason().len(), 512);
+        let odd = HandlerError::permanent(format!("a{}", "é".repeat(300)));
+        assert_eq!(odd.failure().reason().len(), 511);
+    }
+
+    #[test]
+    fn question_mark_takes_whatever_a_boxed_error_takes() {
+        fn boxed() -> Result<(), HandlerError> {
+            Err(Box::<dyn Error + Send + Sync>::from("boxed"))?;
+            Ok(())
+        }
+        fn text() -> Result<(), HandlerError> {
+            Err("text")?;
+            Ok(())
+        }
+        fn own() -> Result<(), HandlerError> {
+            Err(HandlerError::permanent("kept"))?;
+            Ok(())
+        }
+        assert!(!boxed().expect_err("fails").failure().is_permanent());
+        assert_eq!(text().expect_err("fails").to_string(), "text");
+        assert!(own().expect_err("fails").failure().is_permanent());
+    }
+
+    #[test]
+    fn any_error_is_transient_and_keeps_its_causes() {
+        #[derive(Debug)]
+        struct Outer(std::num::ParseIntError);
+        impl fmt::Display for Outer {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("cannot read the amount")
+            }
+        }
+        impl Error for Outer {
+            fn source(&self) -> Option<&(dyn Error + 'static)> {
+                Some(&self.0)
+            }
+        }
+        let error = HandlerError::from(Outer("x".parse::<u8>().expect_err("no number")));
+        assert!(!error.failure().is_permanent());
+        assert_eq!(error.to_string(), "cannot read the amount: invalid digit found in string");
+    }
+}

@@ -1,0 +1,180 @@
+//! What operators learn. The only file that names `tracing`; without the feature every function here is empty.
+//!
+//! Nothing in it takes a body, a header or a secret, so nothing of them can be logged.
+
+use crate::EventKey;
+
+/// What is told of a delivery beside its outcome.
+#[cfg_attr(not(feature = "tracing"), expect(dead_code))]
+pub(crate) struct Delivered<'a> {
+    pub(crate) key: Option<&'a EventKey>,
+    pub(crate) event_type: Option<&'a str>,
+    pub(crate) secret_label: Option<&'a str>,
+    pub(crate) attempt: Option<u32>,
+    pub(crate) reason: Option<&'a str>,
+    /// The store knows the id with another body.
+    pub(crate) body_changed: bool,
+}
+
+impl Delivered<'_> {
+    /// A delivery that ended before its event was known.
+    pub(crate) const UNKNOWN: Self =
+        Self { key: None, event_type: None, secret_label: None, attempt: None, reason: None, body_changed: false };
+}
+
+#[cfg(not(feature = "tracing"))]
+pub(crate) use self::silent::*;
+#[cfg(feature = "tracing")]
+pub(crate) use self::traced::*;
+
+#[cfg(feature = "tracing")]
+mod traced {
+    use std::error::Error;
+    use std::time::Duration;
+
+    use tracing::{Level, field};
+
+    use super::Delivered;
+    use crate::EventKey;
+    use crate::error::with_causes;
+    use crate::outcome::Outcome;
+    use crate::rejection::RejectionKind;
+    use crate::store::{Hold, StoreError};
+
+    macro_rules! tell {
+        ($level:ident, $key:expr, $($rest:tt)+) => {
+            tracing::$level!(
+                target: "tower_webhook",
+                endpoint = $key.endpoint(), tenant = $key.tenant(), id = $key.id(),
+                $($rest)+
+            )
+        };
+    }
+
+    /// The span of one delivery, which it takes along when it is detached.
+    pub(crate) struct DeliverySpan(tracing::Span);
+
+    impl DeliverySpan {
+        pub(crate) fn new(key: &EventKey, event_type: Option<&str>) -> Self {
+            // Asked first: where `tracing` also feeds `log`, even a disabled span would have its fields recorded.
+            Self(match tracing::enabled!(target: "tower_webhook", Level::INFO) {
+                true => tracing::info_span!(
+                    target: "tower_webhook", "webhook",
+                    endpoint = key.endpoint(), tenant = key.tenant(), id = key.id(), event_type
+                ),
+                false => tracing::Span::none(),
+            })
+        }
+
+        pub(crate) fn in_scope<T>(&self, run: impl FnOnce() -> T) -> T {
+            self.0.in_scope(run)
+        }
+    }
+
+    /// The one audit event of a delivery.
+    pub(crate) fn delivered(outcome: &Outcome, about: &Delivered<'_>) {
+        let rejection = outcome.rejection();
+        macro_rules! audit {
+            ($level:expr) => {
+                tracing::event!(
+                    target: "tower_webhook::audit", $level,
+                    outcome = outcome.as_str(),
+                    rejection = rejection.map(|rejection| rejection.kind().as_str()),
+                    detail = rejection.map(field::display),
+                    endpoint = about.key.map(EventKey::endpoint),
+                    tenant = about.key.and_then(EventKey::tenant),
+                    id = about.key.map(EventKey::id),
+                    event_type = about.event_type,
+                    secret = about.secret_label,
+                    attempt = about.attempt,
+                    reason = about.reason,
+                    body_changed = about.body_changed.then_some(true),
+                    "delivery"
+                )
+            };
+        }
+        let store_is_down = rejection.is_some_and(|rejection| rejection.kind() == RejectionKind::StoreUnavailable);
+        match outcome {
+            Outcome::Failed | Outcome::Panicked | Outcome::CompletionPending => audit!(Level::ERROR),
+            Outcome::Refused(_) if store_is_down => audit!(Level::ERROR),
+            Outcome::Released | Outcome::Cancelled => audit!(Level::WARN),
+            Outcome::Duplicate if about.body_changed => audit!(Level::WARN),
+            _ => audit!(Level::INFO),
+        }
+    }
+
+    pub(crate) fn store_failed(verb: &str, key: &EventKey, error: &StoreError) {
+        tell!(warn, key, verb, error = with_causes(error), "the store failed");
+    }
+
+    pub(crate) fn store_slow(verb: &str, key: &EventKey) {
+        tell!(warn, key, verb, "the store did not answer within the deadline");
+    }
+
+    pub(crate) fn claim_lost(key: &EventKey) {
+        tell!(warn, key, "the claim is no longer held: it could not be renewed, or another delivery took it over");
+    }
+
+    pub(crate) fn completion_retried(key: &EventKey, hold: Option<Hold>) {
+        match hold {
+            Some(Hold::Held) => tell!(info, key, "the late completion is stored"),
+            Some(Hold::Lost) => tell!(error, key, "the late completion was refused: another delivery ran the event"),
+            None => tell!(error, key, "the completion could not be stored: a later delivery may run the event again"),
+        }
+    }
+
+    pub(crate) fn drained(dropped: usize) {
+        tracing::warn!(target: "tower_webhook", dropped, "the drain's deadline is over: running deliveries were dropped");
+    }
+
+    pub(crate) fn store_filling(used: usize, capacity: usize) {
+        tracing::warn!(
+            target: "tower_webhook", used, capacity,
+            "the memory store is filling up: once full, its oldest records go early; raise its capacity"
+        );
+    }
+
+    pub(crate) fn lookup_failed(tenant: &str, error: &(dyn Error + 'static)) {
+        tracing::warn!(target: "tower_webhook", tenant, error = with_causes(error), "a tenant's secrets could not be looked up");
+    }
+
+    pub(crate) fn retention_too_short(retention: Duration, window: Duration) {
+        tracing::warn!(
+            target: "tower_webhook", retention_s = retention.as_secs(), retry_window_s = window.as_secs(),
+            "the retention is shorter than the sender's retry window: a late retry would run the event again"
+        );
+    }
+}
+
+#[cfg(not(feature = "tracing"))]
+mod silent {
+    use std::error::Error;
+    use std::time::Duration;
+
+    use super::Delivered;
+    use crate::EventKey;
+    use crate::outcome::Outcome;
+    use crate::store::{Hold, StoreError};
+
+    pub(crate) struct DeliverySpan;
+
+    impl DeliverySpan {
+        pub(crate) fn new(_: &EventKey, _: Option<&str>) -> Self {
+            Self
+        }
+
+        pub(crate) fn in_scope<T>(&self, run: impl FnOnce() -> T) -> T {
+            run()
+        }
+    }
+
+    pub(crate) fn delivered(_: &Outcome, _: &Delivered<'_>) {}
+    pub(crate) fn store_failed(_: &str, _: &EventKey, _: &StoreError) {}
+    pub(crate) fn store_slow(_: &str, _: &EventKey) {}
+    pub(crate) fn claim_lost(_: &EventKey) {}
+    pub(crate) fn completion_retried(_: &EventKey, _: Option<Hold>) {}
+    pub(crate) fn drained(_: usize) {}
+    pub(crate) fn store_filling(_: usize, _: usize) {}
+    pub(crate) fn lookup_failed(_: &str, _: &(dyn Error + 'static)) {}
+    pub(crate) fn retention_too_short(_: Duration, _: Duration) {}
+}

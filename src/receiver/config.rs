@@ -1,0 +1,75 @@
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use http::{HeaderValue, Method, Response, StatusCode};
+
+use crate::EventKey;
+use crate::clock::{Clock, SystemClock};
+use crate::identity::{IdSource, TypeSource};
+use crate::machine::{Machine, Terms};
+use crate::rejection::Rejection;
+use crate::scheme::Scheme;
+
+/// Longer than any lease or retention can mean; beyond it, adding to a clock could overflow.
+pub(super) const LONGEST: Duration = Duration::from_secs(10 * 365 * 24 * 3600);
+
+pub(super) const DEFAULT_BODY_LIMIT: usize = 1024 * 1024;
+
+pub(super) type AnswerRefusal = dyn Fn(&Rejection) -> Response<Bytes> + Send + Sync;
+pub(super) type AnswerDuplicate = dyn Fn(&EventKey) -> Response<Bytes> + Send + Sync;
+
+/// Everything that a [`WebhookLayer`](super::WebhookLayer) was told, and the machine behind it: one allocation for a
+/// delivery to share.
+#[derive(Clone)]
+pub(super) struct Config {
+    pub(super) scheme: Arc<dyn Scheme>,
+    pub(super) id: IdSource,
+    pub(super) event_type: TypeSource,
+    pub(super) endpoint: Option<Arc<str>>,
+    pub(super) methods: Arc<[Method]>,
+    pub(super) allow: HeaderValue,
+    pub(super) body_limit: usize,
+    pub(super) body_deadline: Duration,
+    pub(super) retry_after: HeaderValue,
+    pub(super) retry_window: Option<Duration>,
+    pub(super) replay_window: Option<Duration>,
+    pub(super) terms: Terms,
+    pub(super) clock: Arc<dyn Clock>,
+    pub(super) completes: Arc<dyn Fn(StatusCode) -> bool + Send + Sync>,
+    pub(super) refusal: Option<Arc<AnswerRefusal>>,
+    pub(super) duplicate: Option<Arc<AnswerDuplicate>>,
+    pub(super) machine: Arc<Machine>,
+}
+
+impl Config {
+    pub(super) fn new(scheme: Arc<dyn Scheme>, machine: Machine) -> Self {
+        let profile = scheme.profile();
+        let mut terms = Terms::default();
+        if let Some(timeout) = profile.sender_timeout {
+            terms.wait = terms.wait.min(timeout / 2);
+            terms.ready_wait = terms.ready_wait.min(timeout / 2);
+        }
+        // Remembered for at least as long as it is accepted, or it could be replayed.
+        terms.retention = terms.retention.max(profile.replay_window.unwrap_or_default()).min(LONGEST);
+        Self {
+            scheme,
+            id: profile.id,
+            event_type: profile.event_type,
+            endpoint: None,
+            methods: Arc::new([Method::POST]),
+            allow: HeaderValue::from_static("POST"),
+            body_limit: profile.body_limit.unwrap_or(DEFAULT_BODY_LIMIT),
+            body_deadline: Duration::from_secs(10),
+            retry_after: HeaderValue::from_static("5"),
+            retry_window: profile.retry_window,
+            replay_window: profile.replay_window,
+            terms,
+            clock: Arc::new(SystemClock),
+            completes: Arc::new(|status| status.is_success()),
+            refusal: None,
+            duplicate: None,
+            machine: Arc::new(machine),
+        }
+    }
+}

@@ -1,0 +1,242 @@
+use std::borrow::Cow;
+use std::error::Error;
+use std::future::poll_fn;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+use std::time::SystemTime;
+
+use bytes::Bytes;
+use http::request::Parts;
+use http::{Request, Response};
+use http_body::Body;
+use http_body_util::Full;
+use tower_service::Service;
+
+use super::answer::pass_on;
+use super::body::AnswerBody;
+use super::config::Config;
+use super::intake::{Arrived, Intake};
+use crate::EventKey;
+use crate::claimant::Claimant;
+use crate::event::{Facts, WebhookEvent};
+use crate::handler::Failure;
+use crate::machine::{Deadline, DetachOnDrop, Ended, NotReady, Record, Settled, Verdict, Work};
+use crate::outcome::Outcome;
+use crate::rejection::{Rejection, RejectionKind};
+use crate::scheme::{Proof, Verified};
+use crate::telemetry::{self, Delivered};
+
+/// What the layer's future gives: a response, or the inner service's own error.
+pub(super) type Reply<R, E> = Result<Response<AnswerBody<R>>, E>;
+
+/// One delivery, from its head to its answer.
+pub(super) struct Delivery<S> {
+    intake: Intake,
+    arrived: Option<Arrived>,
+    inner: S,
+    config: Arc<Config>,
+    unanswered: Unanswered,
+}
+
+impl<S> Delivery<S> {
+    pub(super) fn new(parts: Parts, now: SystemTime, inner: S, config: Arc<Config>) -> Self {
+        let intake = Intake::new(parts, now, Deadline::after(config.body_deadline));
+        Self { intake, arrived: None, inner, config, unanswered: Unanswered::NOTHING_KNOWN }
+    }
+
+    /// Takes up the verification of what the head claims.
+    pub(super) fn begin(&mut self, proof: Proof) -> Result<(), Rejection> {
+        self.intake.begin(&self.config, proof)
+    }
+
+    /// Ready once the whole body is here.
+    pub(super) fn poll_collected<B>(&mut self, body: Pin<&mut B>, cx: &mut Context<'_>) -> Poll<Result<(), Rejection>>
+    where
+        B: Body,
+        B::Error: Into<Box<dyn Error + Send + Sync>>,
+    {
+        self.intake.poll_collected(body, self.config.body_limit, cx)
+    }
+
+    /// Judges the body that is here now.
+    pub(super) fn arrived(&mut self) -> Result<Arrived, Rejection> {
+        self.intake.finish(&self.config)
+    }
+
+    pub(super) fn refuse<R>(&mut self, rejection: Rejection) -> Response<AnswerBody<R>> {
+        let response = self.config.refuse(rejection.clone());
+        self.unanswered.tell(&Outcome::Refused(rejection), None);
+        response
+    }
+}
+
+impl<S, R> Delivery<S>
+where
+    S: Service<Request<Full<Bytes>>, Response = Response<R>> + Send + Clone + 'static,
+    S::Future: Send,
+    S::Error: Send + 'static,
+    R: Send + 'static,
+{
+    /// Claims, runs, settles and answers.
+    pub(super) fn start(mut self: Box<Self>, arrived: Arrived) -> DetachOnDrop<Reply<R, S::Error>> {
+        let (claimant, label) = (arrived.claimant.clone(), arrived.verified.secret_label.clone());
+        let (config, whose) = (self.config.clone(), claimant.clone());
+        let detach = config.terms.detach;
+        self.unanswered.about = Some((claimant.clone(), label));
+        self.arrived = Some(arrived);
+        // A block and not an `async fn`, whose arguments would be kept twice. Room first, so that it is made in its place
+        // and not copied there.
+        let delivery = Box::write(Box::new_uninit(), async move {
+            let mut handling = Handling { delivery: self, output: None };
+            let ended = config.machine.drive(&config.terms, &claimant, &mut handling).await;
+            let (reply, outcome, failure) = conclude(&config, &claimant.key, ended, handling.output);
+            handling.delivery.unanswered.tell(&outcome, failure.as_ref());
+            reply
+        });
+        DetachOnDrop::new(Box::into_pin(delivery), whose, detach)
+    }
+}
+
+/// What the sender gets, how it is counted, and what the handler said of its failure.
+fn conclude<R, E>(
+    config: &Config,
+    key: &EventKey,
+    ended: Ended,
+    output: Option<Result<Response<R>, E>>,
+) -> (Reply<R, E>, Outcome, Option<Failure>) {
+    let refused = |rejection: Rejection| (Ok(config.refuse(rejection.clone())), Outcome::Refused(rejection), None);
+    let (response, settled) = match (ended, output) {
+        (Ended::Ran(settled), Some(Ok(response))) => (response, settled),
+        (Ended::Ran(_), Some(Err(error))) => return (Err(error), Outcome::Released, None),
+        (Ended::NotReady, Some(output)) => {
+            return (output.map(|response| pass_on(response, Outcome::NotReady)), Outcome::NotReady, None);
+        }
+        (Ended::Duplicate, _) => return (Ok(config.answer_duplicate(key)), Outcome::Duplicate, None),
+        (Ended::Refused(rejection), _) => return refused(rejection),
+        // Only a panic leaves no output behind.
+        (Ended::Panicked | Ended::Ran(_) | Ended::NotReady, _) => {
+            return (Ok(Config::answer_panic()), Outcome::Panicked, None);
+        }
+    };
+    let failure = response.extensions().get::<Failure>().cloned();
+    let outcome = match settled {
+        Settled::Completed => Outcome::Completed,
+        Settled::CompletionPending => Outcome::CompletionPending,
+        Settled::Failed => Outcome::Failed,
+        Settled::Released => Outcome::Released,
+        Settled::Lost => return refused(RejectionKind::ClaimLost.into()),
+    };
+    let reply = match &failure {
+        Some(failure) if failure.is_permanent() => Config::answer_permanent_failure(outcome.clone()),
+        _ if settled == Settled::Released && response.status().is_success() => {
+            Config::answer_released(failure.as_ref(), outcome.clone())
+        }
+        _ => pass_on(response, outcome.clone()),
+    };
+    (Ok(reply), outcome, failure)
+}
+
+/// The inner service's part in a delivery, and what came of it.
+struct Handling<S, T> {
+    delivery: Box<Delivery<S>>,
+    output: Option<T>,
+}
+
+impl<S, R> Work for Handling<S, Result<Response<R>, S::Error>>
+where
+    S: Service<Request<Full<Bytes>>, Response = Response<R>> + Send + Clone,
+    S::Future: Send,
+    S::Error: Send,
+    R: Send,
+{
+    async fn ready(&mut self) -> Result<(), NotReady> {
+        let ready = poll_fn(|cx| self.delivery.inner.poll_ready(cx)).await;
+        ready.map_err(|error| {
+            self.output = Some(Err(error));
+            NotReady
+        })
+    }
+
+    fn unready(&mut self) {
+        // A clone has reserved nothing, and dropping the original gives back what it had.
+        self.delivery.inner = self.delivery.inner.clone();
+    }
+
+    async fn run(&mut self) -> Verdict {
+        let request = self.delivery.take_request();
+        let called = self.delivery.inner.call(request);
+        let output = self.output.insert(called.await);
+        output.as_ref().map_or(Verdict::Release, |response| judge(&self.delivery.config, response))
+    }
+}
+
+impl<S> Delivery<S> {
+    /// What the inner service gets: the head as it came, the signed bytes, and the event.
+    fn take_request(&mut self) -> Request<Full<Bytes>> {
+        let (nothing, ()) = Request::default().into_parts();
+        let mut parts = std::mem::replace(&mut self.intake.parts, nothing);
+        let mut signed = Bytes::new();
+        if let Some(Arrived { body, claimant, verified }) = self.arrived.take() {
+            let (received_at, id_authenticated) = (self.intake.received_at, self.config.id.is_authenticated());
+            let Verified { secret_label, signed_at } = verified;
+            signed = body.clone();
+            let facts = Facts { claimant, body, secret_label, signed_at, received_at, id_authenticated };
+            parts.extensions.insert(WebhookEvent::new(facts));
+        }
+        Request::from_parts(parts, Full::new(signed))
+    }
+}
+
+/// What the handler said goes before what its status suggests.
+fn judge<R>(config: &Config, response: &Response<R>) -> Verdict {
+    let status = response.status();
+    match response.extensions().get::<Failure>() {
+        Some(failure) if failure.is_permanent() => {
+            Verdict::Complete(Record { failed: true, summary: Cow::Owned(failure.reason().to_owned()) })
+        }
+        Some(_) => Verdict::Release,
+        None if (config.completes)(status) => {
+            let summary = Cow::Borrowed(status.canonical_reason().unwrap_or("completed"));
+            Verdict::Complete(Record { failed: false, summary })
+        }
+        None => Verdict::Release,
+    }
+}
+
+/// Whether the operator has been told of a delivery. Dropped before that, it has lost its sender, and its handler if it had
+/// one already.
+struct Unanswered {
+    untold: bool,
+    about: Option<(Arc<Claimant>, Arc<str>)>,
+}
+
+impl Unanswered {
+    const NOTHING_KNOWN: Self = Self { untold: true, about: None };
+
+    /// The delivery's one word to the operator.
+    fn tell(&mut self, outcome: &Outcome, failure: Option<&Failure>) {
+        self.untold = false;
+        let Some((claimant, label)) = &self.about else {
+            return telemetry::delivered(outcome, &Delivered::UNKNOWN);
+        };
+        let about = Delivered {
+            key: Some(&claimant.key),
+            event_type: claimant.event_type.as_deref(),
+            secret_label: Some(label),
+            attempt: claimant.attempt(),
+            reason: failure.map(Failure::reason),
+            body_changed: claimant.is_body_changed(),
+        };
+        telemetry::delivered(outcome, &about);
+    }
+}
+
+impl Drop for Unanswered {
+    fn drop(&mut self) {
+        if self.untold {
+            let cancelled = self.about.as_ref().is_some_and(|(claimant, _)| claimant.has_held());
+            self.tell(if cancelled { &Outcome::Cancelled } else { &Outcome::Abandoned }, None);
+        }
+    }
+}

@@ -1,0 +1,185 @@
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll, ready};
+use std::time::SystemTime;
+
+use bytes::{Buf, BufMut, Bytes, BytesMut};
+use http::request::Parts;
+use http_body::{Body, Frame};
+
+use super::config::Config;
+use super::endpoint::matched_route;
+use crate::EventKey;
+use crate::claimant::Claimant;
+use crate::head::Head;
+use crate::identity::identify;
+use crate::machine::Deadline;
+use crate::rejection::{Rejection, RejectionKind};
+use crate::scheme::{Proof, Verified, Verifying};
+use crate::secrets::{Found, Lookup, SecretSet};
+use crate::store::Fingerprint;
+
+/// The first allocation for a body in several frames is no larger than this, whatever length was announced.
+const FIRST_BUFFER: usize = 64 * 1024;
+
+/// How many frames are taken before other tasks have their turn.
+const FRAMES_AT_ONCE: usize = 64;
+
+/// A delivery whose body is arriving: nothing is stored yet, and dropping it costs nothing.
+pub(super) struct Intake {
+    pub(super) parts: Parts,
+    pub(super) received_at: SystemTime,
+    checking: Checking,
+    tenant: Option<Arc<str>>,
+    body: Gathered,
+    deadline: Deadline,
+}
+
+/// How far the verification has come.
+enum Checking {
+    LookingUp(Proof, Lookup),
+    Verifying(Verifying),
+    /// Before the first, and while one of the others is being replaced.
+    Between,
+}
+
+/// What is known once the body is here: that it is genuine, and which event it carries.
+pub(super) struct Arrived {
+    pub(super) body: Bytes,
+    pub(super) claimant: Arc<Claimant>,
+    pub(super) verified: Verified,
+}
+
+impl Intake {
+    pub(super) fn new(parts: Parts, now: SystemTime, deadline: Deadline) -> Self {
+        Self { received_at: now, checking: Checking::Between, tenant: None, body: Gathered::default(), deadline, parts }
+    }
+
+    /// Takes the secrets for this delivery, or begins to look them up.
+    pub(super) fn begin(&mut self, config: &Config, proof: Proof) -> Result<(), Rejection> {
+        match config.scheme.secrets().begin(&Head::new(&self.parts, self.received_at))? {
+            Found::Now(set) => self.found(proof, &set)?,
+            Found::Later(lookup) => self.checking = Checking::LookingUp(proof, lookup),
+        }
+        Ok(())
+    }
+
+    fn found(&mut self, proof: Proof, secrets: &SecretSet) -> Result<(), Rejection> {
+        self.checking = Checking::Verifying(Verifying::start(proof, secrets, self.received_at)?);
+        Ok(())
+    }
+
+    /// Ready once the whole body is here and fed to the MACs.
+    pub(super) fn poll_collected<B>(
+        &mut self,
+        mut body: Pin<&mut B>,
+        limit: usize,
+        cx: &mut Context<'_>,
+    ) -> Poll<Result<(), Rejection>>
+    where
+        B: Body,
+        B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
+    {
+        ready!(self.poll_secrets(cx))?;
+        for _ in 0..FRAMES_AT_ONCE {
+            match body.as_mut().poll_frame(cx) {
+                Poll::Ready(Some(Ok(frame))) => self.take(frame, limit)?,
+                Poll::Ready(Some(Err(error))) => return Poll::Ready(Err(unreadable(&*error.into()))),
+                Poll::Ready(None) => return Poll::Ready(Ok(())),
+                Poll::Pending => {
+                    return self.deadline.poll_over(cx).map(|()| Err(RejectionKind::BodyTooSlow.into()));
+                }
+            }
+            if body.is_end_stream() {
+                return Poll::Ready(Ok(()));
+            }
+        }
+        // A body that is never pending must not keep the thread for itself, nor outrun its deadline.
+        cx.waker().wake_by_ref();
+        self.deadline.poll_over(cx).map(|()| Err(RejectionKind::BodyTooSlow.into()))
+    }
+
+    fn poll_secrets(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), Rejection>> {
+        let Checking::LookingUp(_, lookup) = &mut self.checking else { return Poll::Ready(Ok(())) };
+        let snapshot = ready!(lookup.as_mut().poll(cx))?;
+        let Checking::LookingUp(proof, _) = std::mem::replace(&mut self.checking, Checking::Between) else {
+            return Poll::Ready(Ok(()));
+        };
+        self.tenant = Some(snapshot.tenant);
+        Poll::Ready(self.found(proof, &snapshot.set))
+    }
+
+    /// Keeps one frame and feeds it to the MACs. Trailers are dropped: nothing signed them.
+    fn take<D: Buf>(&mut self, frame: Frame<D>, limit: usize) -> Result<(), Rejection> {
+        let Ok(mut data) = frame.into_data() else { return Ok(()) };
+        if data.remaining() > limit.saturating_sub(self.body.len()) {
+            return Err(RejectionKind::BodyTooLarge.into());
+        }
+        // For `Bytes`, which is what servers send, this is no copy.
+        let data = data.copy_to_bytes(data.remaining());
+        if let Checking::Verifying(verifying) = &mut self.checking {
+            verifying.feed(&data);
+        }
+        self.body.push(data);
+        Ok(())
+    }
+
+    /// Judges the complete body: the signature first, then which event it is.
+    pub(super) fn finish(&mut self, config: &Config) -> Result<Arrived, Rejection> {
+        let Checking::Verifying(verifying) = &mut self.checking else {
+            return Err(RejectionKind::SecretsUnavailable.into());
+        };
+        let verified = verifying.finish()?;
+        self.checking = Checking::Between;
+        let body = std::mem::take(&mut self.body).into_bytes();
+        let head = Head::new(&self.parts, self.received_at);
+        let identity = identify(&config.id, &config.event_type, &head, &body)?;
+        let endpoint = config.endpoint.as_deref().or_else(|| matched_route(&self.parts.extensions));
+        let key = EventKey::new(endpoint.unwrap_or(config.scheme.name()), self.tenant.as_deref(), &identity.id);
+        let fingerprint = Fingerprint::of(&key, &body);
+        let event_type = identity.event_type.map(|text| Box::from(&*text));
+        let claimant = Arc::new(Claimant::new(key, fingerprint, event_type));
+        Ok(Arrived { body, claimant, verified })
+    }
+}
+
+/// A body cut short, or cut off by an outer layer's limit.
+fn unreadable(error: &(dyn std::error::Error + 'static)) -> Rejection {
+    let mut cause = Some(error);
+    while let Some(error) = cause {
+        if error.is::<http_body_util::LengthLimitError>() {
+            return RejectionKind::BodyTooLarge.into();
+        }
+        cause = error.source();
+    }
+    RejectionKind::BodyIncomplete.into()
+}
+
+/// The body so far. The frame of a body that comes in one is kept as it is.
+#[derive(Default)]
+struct Gathered {
+    first: Bytes,
+    rest: BytesMut,
+}
+
+impl Gathered {
+    fn len(&self) -> usize {
+        self.first.len() + self.rest.len()
+    }
+
+    fn push(&mut self, data: Bytes) {
+        if self.len() == 0 {
+            self.first = data;
+            return;
+        }
+        if self.rest.is_empty() {
+            self.rest.reserve((self.first.len() + data.len()).max(FIRST_BUFFER.min(4 * self.first.len())));
+            self.rest.put(std::mem::take(&mut self.first));
+        }
+        self.rest.put(data);
+    }
+
+    fn into_bytes(self) -> Bytes {
+        if self.rest.is_empty() { self.first } else { self.rest.freeze() }
+    }
+}

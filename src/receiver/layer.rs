@@ -1,0 +1,288 @@
+use std::fmt;
+use std::sync::{Arc, Once};
+use std::time::Duration;
+
+use bytes::Bytes;
+use http::{HeaderValue, Method, Response, StatusCode};
+use tower_layer::Layer;
+
+use super::config::{Config, LONGEST};
+use super::service::WebhookService;
+use crate::clock::Clock;
+use crate::error::{ConfigError, ConfigErrorKind};
+use crate::identity::{IdSource, TypeSource};
+use crate::machine::{BodyChange, DrainHandle, Machine};
+use crate::rejection::Rejection;
+use crate::scheme::Scheme;
+use crate::store::Store;
+use crate::{EventKey, telemetry};
+
+/// Makes a route a webhook receiver: verified, deduplicated, claimed and settled.
+///
+/// Cheap to clone. Clones, and all services made by them, share one store, one set of limits and one drain.
+///
+/// ```
+/// use axum::{Router, routing::post};
+/// use tower_webhook::{HandlerError, WebhookEvent, WebhookLayer, scheme::Timestamped, store::MemoryStore};
+///
+/// async fn on_event(event: WebhookEvent) -> Result<(), HandlerError> {
+///     println!("{}: {:?}", event.id(), event.event_type());
+///     Ok(())
+/// }
+///
+/// let app: Router = Router::new()
+///     .route("/webhooks/stripe", post(on_event))
+///     .layer(WebhookLayer::new(Timestamped::stripe("whsec_…")?, MemoryStore::new()));
+/// # Ok::<(), tower_webhook::ConfigError>(())
+/// ```
+#[derive(Clone)]
+pub struct WebhookLayer {
+    config: Arc<Config>,
+    advised: Arc<Once>,
+}
+
+impl WebhookLayer {
+    /// Verifies with `scheme` and remembers in `store`.
+    pub fn new(scheme: impl Scheme, store: impl Store) -> Self {
+        Self { config: Arc::new(Config::new(Arc::new(scheme), Machine::new(store))), advised: Arc::new(Once::new()) }
+    }
+
+    /// Names this endpoint in the keys of its events.
+    ///
+    /// By default that is the route's template (axum's `MatchedPath`), or the scheme's name where no router says. Two
+    /// routes on one store need two names, or the second would take the first one's events for duplicates; and the name
+    /// must outlive a renamed route, or events of yesterday run again today.
+    ///
+    /// # Errors
+    /// When the name is empty, longer than 255 bytes, or has control characters.
+    pub fn endpoint(self, name: impl Into<Arc<str>>) -> Result<Self, ConfigError> {
+        let name = name.into();
+        if name.is_empty() || name.len() > 255 || name.contains(char::is_control) {
+            let message = "an endpoint's name has 1 to 255 bytes, and no control characters";
+            return Err(ConfigError::new(ConfigErrorKind::Name, message));
+        }
+        Ok(self.with(|config| config.endpoint = Some(name)))
+    }
+
+    /// Takes ids from elsewhere than the scheme says (default: the top-level `id`).
+    #[must_use]
+    pub fn id_source(self, source: IdSource) -> Self {
+        self.with(|config| config.id = source)
+    }
+
+    /// Takes types from elsewhere than the scheme says (default: the top-level `type`).
+    #[must_use]
+    pub fn type_source(self, source: TypeSource) -> Self {
+        self.with(|config| config.event_type = source)
+    }
+
+    /// The methods that carry events (default `POST`); others get 405.
+    ///
+    /// # Errors
+    /// When there is none.
+    pub fn methods(self, methods: impl IntoIterator<Item = Method>) -> Result<Self, ConfigError> {
+        let methods: Arc<[Method]> = methods.into_iter().collect();
+        let names: Vec<&str> = methods.iter().map(Method::as_str).collect();
+        let allow = HeaderValue::try_from(names.join(", ")).ok().filter(|_| !methods.is_empty());
+        let allow =
+            allow.ok_or_else(|| ConfigError::new(ConfigErrorKind::Limit, "no method is left to receive with"))?;
+        Ok(self.with(|config| {
+            config.methods = methods;
+            config.allow = allow;
+        }))
+    }
+
+    /// The largest body (default 1 MiB, or what the scheme's sender needs); larger ones get 413 as soon as it shows.
+    ///
+    /// # Errors
+    /// When it is zero.
+    pub fn body_limit(self, bytes: usize) -> Result<Self, ConfigError> {
+        positive(bytes, "the body limit")?;
+        Ok(self.with(|config| config.body_limit = bytes))
+    }
+
+    /// How long a body may take to arrive (default 10 s); slower ones get 408.
+    ///
+    /// # Errors
+    /// When it is zero or longer than ten years.
+    pub fn body_deadline(self, time: Duration) -> Result<Self, ConfigError> {
+        let time = countable(time, "the body deadline")?;
+        Ok(self.with(|config| config.body_deadline = time))
+    }
+
+    /// How long a claim holds without being renewed (default 30 s). A crashed process keeps its events for that long.
+    ///
+    /// # Errors
+    /// When it is zero or longer than ten years.
+    pub fn lease(self, lease: Duration) -> Result<Self, ConfigError> {
+        let lease = countable(lease, "the lease")?;
+        Ok(self.with(|config| config.terms.lease = lease))
+    }
+
+    /// How long completed events are remembered (default 7 days). Shorter than the sender's retries, it is warned about.
+    ///
+    /// # Errors
+    /// When it is zero or longer than ten years, or shorter than a signed delivery is accepted (twice the tolerance): it
+    /// could then be replayed.
+    pub fn retention(self, retention: Duration) -> Result<Self, ConfigError> {
+        let retention = countable(retention, "the retention")?;
+        if let Some(window) = self.config.replay_window.filter(|window| retention < *window) {
+            let message = format!(
+                "the retention must be at least {window:?}, as long as one signature is accepted: a \
+                captured delivery could be replayed; raise it, or lower the tolerance"
+            );
+            return Err(ConfigError::new(ConfigErrorKind::Duration, message));
+        }
+        Ok(self.with(|config| config.terms.retention = retention))
+    }
+
+    /// How long a duplicate waits for the first delivery's outcome (default 5 s, or half of the sender's timeout if that
+    /// is less) before it gets a 503. Zero does not wait.
+    #[must_use]
+    pub fn in_flight_wait(self, wait: Duration) -> Self {
+        self.with(|config| config.terms.wait = wait.min(LONGEST))
+    }
+
+    /// How long a delivery waits for the inner service to become ready (default 5 s, or half of the sender's timeout if
+    /// that is less) before it gets a 503.
+    #[must_use]
+    pub fn ready_wait(self, wait: Duration) -> Self {
+        self.with(|config| config.terms.ready_wait = wait.min(LONGEST))
+    }
+
+    /// How long the store may take to answer (default 2 s) before the sender gets a 503.
+    ///
+    /// # Errors
+    /// When it is zero or longer than ten years.
+    pub fn claim_deadline(self, time: Duration) -> Result<Self, ConfigError> {
+        let time = countable(time, "the claim deadline")?;
+        Ok(self.with(|config| config.terms.claim_deadline = time))
+    }
+
+    /// How many deliveries may run at once, those whose sender has hung up included (default 1,024); more get a 503.
+    ///
+    /// # Errors
+    /// When it is zero.
+    pub fn max_running(self, deliveries: usize) -> Result<Self, ConfigError> {
+        positive(deliveries, "max_running")?;
+        Ok(self.with(|config| config.terms.max_running = deliveries))
+    }
+
+    /// How many duplicates of one event may wait at once (default 64); more get a 503 at once.
+    #[must_use]
+    pub fn max_waiting_per_event(self, duplicates: usize) -> Self {
+        self.with(|config| config.terms.max_waiting_per_key = duplicates)
+    }
+
+    /// What `Retry-After` says on a 503 (default 5 s).
+    #[must_use]
+    pub fn retry_after(self, time: Duration) -> Self {
+        self.with(|config| config.retry_after = HeaderValue::from(time.as_secs()))
+    }
+
+    /// Which of the handler's statuses complete an event; all others release it (default: 2xx completes). A
+    /// [`Failure`](crate::handler::Failure) in the response's extensions goes before.
+    #[must_use]
+    pub fn complete_when(self, completes: impl Fn(StatusCode) -> bool + Send + Sync + 'static) -> Self {
+        self.with(|config| config.completes = Arc::new(completes))
+    }
+
+    /// Answers duplicates of completed events with something else than an empty 200. A status that is no success makes
+    /// the sender retry.
+    #[must_use]
+    pub fn answer_duplicates(self, answer: impl Fn(&EventKey) -> Response<Bytes> + Send + Sync + 'static) -> Self {
+        self.with(|config| config.duplicate = Some(Arc::new(answer)))
+    }
+
+    /// Answers refusals with something else. Whatever depends on the rejection is told to whoever sent it: keep every 401
+    /// the same. `Retry-After` and `Allow` are added where they belong.
+    #[must_use]
+    pub fn answer_refusals(self, answer: impl Fn(&Rejection) -> Response<Bytes> + Send + Sync + 'static) -> Self {
+        self.with(|config| config.refusal = Some(Arc::new(answer)))
+    }
+
+    /// Refuses an id that comes again with another body, with 409. By default it is told to the operator and taken for a
+    /// duplicate, because senders re-serialise on retry.
+    #[must_use]
+    pub fn refuse_changed_bodies(self) -> Self {
+        self.with(|config| config.terms.body_change = BodyChange::Refuse)
+    }
+
+    /// Drops the handler when the sender hangs up or an outer timeout fires, and releases its claim. By default it runs on
+    /// to its end, so that the retry finds the work done.
+    #[must_use]
+    pub fn cancel_on_disconnect(self) -> Self {
+        self.with(|config| config.terms.detach = false)
+    }
+
+    /// Drops the handler as soon as its claim is known to be lost. By default it runs on, and
+    /// [`is_held`](crate::WebhookEvent::is_held) tells it.
+    #[must_use]
+    pub fn cancel_on_lost_claim(self) -> Self {
+        self.with(|config| config.terms.drop_when_lost = true)
+    }
+
+    /// Takes the time from elsewhere, for tests.
+    #[must_use]
+    pub fn clock(self, clock: impl Clock) -> Self {
+        self.with(|config| config.clock = Arc::new(clock))
+    }
+
+    /// Ends the running deliveries before the process exits.
+    #[must_use]
+    pub fn drain_handle(&self) -> DrainHandle {
+        self.config.machine.drain_handle()
+    }
+
+    fn with(mut self, change: impl FnOnce(&mut Config)) -> Self {
+        change(Arc::make_mut(&mut self.config));
+        self.advised = Arc::new(Once::new());
+        self
+    }
+
+    fn warn_of_short_retention(&self) {
+        let Config { terms, retry_window, .. } = &*self.config;
+        if let Some(window) = retry_window.filter(|window| terms.retention < *window) {
+            telemetry::retention_too_short(terms.retention, window);
+        }
+    }
+}
+
+impl<S> Layer<S> for WebhookLayer {
+    type Service = WebhookService<S>;
+
+    fn layer(&self, inner: S) -> WebhookService<S> {
+        // Here, because only now the configuration is complete.
+        self.advised.call_once(|| self.warn_of_short_retention());
+        WebhookService::new(inner, self.config.clone())
+    }
+}
+
+impl fmt::Debug for WebhookLayer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("WebhookLayer")
+            .field("scheme", &self.config.scheme.name())
+            .field("endpoint", &self.config.endpoint)
+            .field("id", &self.config.id)
+            .field("terms", &self.config.terms)
+            .finish_non_exhaustive()
+    }
+}
+
+fn countable(time: Duration, what: &str) -> Result<Duration, ConfigError> {
+    if time.is_zero() || time > LONGEST {
+        let message = format!("{what} must be longer than zero and at most ten years");
+        return Err(ConfigError::new(ConfigErrorKind::Duration, message));
+    }
+    Ok(time)
+}
+
+fn positive(number: usize, what: &str) -> Result<(), ConfigError> {
+    match number {
+        0 => Err(ConfigError::new(
+            ConfigErrorKind::Limit,
+            format!("{what} must not be zero: it would refuse everything"),
+        )),
+        _ => Ok(()),
+    }
+}

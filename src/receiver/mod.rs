@@ -1,0 +1,16 @@
+//! The webhook receiver: a layer, its service, and the story of one delivery.
+//!
+//! Read it in the order in which a delivery passes: `layer` → `service` (the head is judged) → `future` (the body
+//! arrives) → `delivery` (the event is claimed, run, settled) → `answer`.
+
+mod answer;
+mod body;
+mod config;
+mod delivery;
+mod endpoint;
+mod future;
+mod intake;
+mod layer;
+mod service;
+
+pub use self::{body::AnswerBody, future::ResponseFuture, layer::WebhookLayer, service::WebhookService};

@@ -1,0 +1,100 @@
+use std::fmt;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+
+use bytes::Bytes;
+use http::header::{CONTENT_ENCODING, CONTENT_LENGTH};
+use http::request::Parts;
+use http::{Request, Response};
+use http_body::Body;
+use http_body_util::Full;
+use tower_service::Service;
+
+use super::body::AnswerBody;
+use super::config::Config;
+use super::delivery::Delivery;
+use super::future::ResponseFuture;
+use crate::head::Head;
+use crate::rejection::{Rejection, RejectionKind};
+use crate::scheme::Proof;
+
+/// The inner service behind a [`WebhookLayer`](super::WebhookLayer).
+///
+/// It takes requests with any body, and hands the inner service the signed bytes as a [`Full`]. It is always ready: the inner
+/// service's readiness is asked for after verification, so that no forged request can hold a place in it.
+#[derive(Clone)]
+pub struct WebhookService<S> {
+    inner: S,
+    config: Arc<Config>,
+}
+
+impl<S> WebhookService<S> {
+    pub(super) fn new(inner: S, config: Arc<Config>) -> Self {
+        Self { inner, config }
+    }
+}
+
+impl<S, B, R> Service<Request<B>> for WebhookService<S>
+where
+    S: Service<Request<Full<Bytes>>, Response = Response<R>> + Clone + Send + 'static,
+    S::Future: Send,
+    S::Error: Send,
+    B: Body + Send + 'static,
+    B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
+    R: Send + 'static,
+{
+    type Response = Response<AnswerBody<R>>;
+    type Error = S::Error;
+    type Future = ResponseFuture<S, B, R>;
+
+    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), S::Error>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn call(&mut self, request: Request<B>) -> Self::Future {
+        let (parts, body) = request.into_parts();
+        let now = self.config.clock.now();
+        let proof = match self.config.judge(&Head::new(&parts, now), &parts, &body) {
+            Ok(proof) => proof,
+            Err(rejection) => return ResponseFuture::refused(self.config.refuse_and_tell(rejection)),
+        };
+        let (inner, config) = (self.inner.clone(), self.config.clone());
+        // Room first, so that it is made in its place and not copied there.
+        let mut delivery = Box::write(Box::new_uninit(), Delivery::new(parts, now, inner, config));
+        match delivery.begin(proof) {
+            Ok(()) => ResponseFuture::collecting(body, delivery),
+            Err(rejection) => ResponseFuture::refused(delivery.refuse(rejection)),
+        }
+    }
+}
+
+impl Config {
+    /// Refuses what the head alone gives reason to, before a byte of the body is read.
+    fn judge(&self, head: &Head<'_>, parts: &Parts, body: &impl Body) -> Result<Proof, Rejection> {
+        if !self.methods.contains(&parts.method) {
+            return Err(RejectionKind::MethodNotAllowed.into());
+        }
+        let proof = self.scheme.read(head)?;
+        proof.check()?;
+        if announced_length(parts, body) > self.body_limit as u64 {
+            return Err(RejectionKind::BodyTooLarge.into());
+        }
+        let encoded = |value: &http::HeaderValue| !value.as_bytes().eq_ignore_ascii_case(b"identity");
+        if parts.headers.get_all(CONTENT_ENCODING).iter().any(encoded) {
+            return Err(RejectionKind::UnsupportedEncoding.into());
+        }
+        Ok(proof)
+    }
+}
+
+/// What the head or the body itself says of the body's length, at the least.
+fn announced_length(parts: &Parts, body: &impl Body) -> u64 {
+    let header = parts.headers.get(CONTENT_LENGTH).and_then(|value| value.to_str().ok()?.parse().ok());
+    header.unwrap_or(0).max(body.size_hint().lower())
+}
+
+impl<S: fmt::Debug> fmt::Debug for WebhookService<S> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("WebhookService").field("inner", &self.inner).finish_non_exhaustive()
+    }
+}

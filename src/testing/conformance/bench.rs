@@ -1,0 +1,129 @@
+//! What the checks are written in.
+
+use std::error::Error;
+use std::fmt::{Debug, Display};
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::Harness;
+use crate::EventKey;
+use crate::store::{Claim, ClaimRequest, ClaimToken, Completion, Fingerprint, Hold, Store, StoreError};
+
+/// A lease or retention that does not end during a check, however slow the store.
+pub(super) const LONG: Duration = Duration::from_secs(24 * 3600);
+
+pub(super) const FRESH: Claim = Claim::Fresh { attempt: None };
+pub(super) const IN_FLIGHT: Claim = Claim::InFlight { same_body: true };
+pub(super) const COMPLETED: Claim = Claim::Completed { same_body: true };
+
+/// Who calls the store. Each has a token.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Caller {
+    First,
+    Second,
+    Third,
+}
+
+impl Caller {
+    pub(super) fn token(self) -> ClaimToken {
+        ClaimToken::from_bytes([self as u8 + 1; 16])
+    }
+}
+
+/// One event in a store under check. Every method is one call whose answer must be the one given.
+pub(super) struct Bench<S> {
+    pub(super) check: &'static str,
+    pub(super) store: Arc<S>,
+    pub(super) key: EventKey,
+}
+
+impl<S: Store> Bench<S> {
+    pub(super) async fn new(check: &'static str, harness: &impl Harness<Store = S>) -> Self {
+        let store = Arc::new(harness.store().await);
+        Self { check, store, key: EventKey::new("/webhooks/conformance", None, "evt_1") }
+    }
+
+    /// Another event in the same store.
+    pub(super) fn event(&self, key: EventKey) -> Self {
+        Self { check: self.check, store: Arc::clone(&self.store), key }
+    }
+
+    /// Claims for a lease that does not end.
+    pub(super) async fn claims(&self, caller: Caller, expected: Claim) {
+        self.claims_for(LONG, caller, expected).await;
+    }
+
+    pub(super) async fn claims_for(&self, lease: Duration, caller: Caller, expected: Claim) {
+        let came = self.claim(lease, caller, Fingerprint::default()).await;
+        self.verify("claim", caller, without_attempt(came), expected);
+    }
+
+    /// Claims for a body with this fingerprint.
+    pub(super) async fn claims_body(&self, body: Fingerprint, caller: Caller, expected: Claim) {
+        let came = self.claim(LONG, caller, body).await;
+        self.verify("claim", caller, without_attempt(came), expected);
+    }
+
+    /// Claims and returns the number of the attempt, if the store counts.
+    pub(super) async fn attempts(&self, lease: Duration, caller: Caller) -> Option<u32> {
+        match self.claim(lease, caller, Fingerprint::default()).await {
+            Claim::Fresh { attempt } => attempt,
+            other => self.fail(&format!("claim by {caller:?}"), &"Fresh", &other),
+        }
+    }
+
+    pub(super) async fn renews(&self, lease: Duration, caller: Caller, expected: Hold) {
+        let came = self.store.renew(&self.key, caller.token(), lease).await;
+        self.verify("renew", caller, self.answered("renew", came), expected);
+    }
+
+    /// Completes for a retention that does not end.
+    pub(super) async fn completes(&self, caller: Caller, expected: Hold) {
+        self.completes_with(&Completion::succeeded("200 OK", LONG), caller, expected).await;
+    }
+
+    pub(super) async fn completes_with(&self, completion: &Completion<'_>, caller: Caller, expected: Hold) {
+        let came = self.store.complete(&self.key, caller.token(), completion).await;
+        self.verify("complete", caller, self.answered("complete", came), expected);
+    }
+
+    pub(super) async fn releases(&self, caller: Caller, expected: Hold) {
+        let came = self.store.release(&self.key, caller.token()).await;
+        self.verify("release", caller, self.answered("release", came), expected);
+    }
+
+    /// Unwraps an answer that must not be an error.
+    pub(super) fn answered<T>(&self, verb: &str, answer: Result<T, StoreError>) -> T {
+        answer.unwrap_or_else(|error| {
+            let cause = error.source().map_or_else(String::new, |source| format!(": {source}"));
+            self.fail(verb, &"an answer", &format_args!("the error \"{error}{cause}\""))
+        })
+    }
+
+    pub(super) fn fail(&self, step: &str, expected: &dyn Debug, came: &dyn Debug) -> ! {
+        fail(self.check, format_args!("{step} of {:?}", self.key.as_str()), expected, came)
+    }
+
+    async fn claim(&self, lease: Duration, caller: Caller, body: Fingerprint) -> Claim {
+        let request = ClaimRequest::new(&self.key, caller.token(), lease).fingerprint(body);
+        self.answered("claim", self.store.claim(&request).await)
+    }
+
+    fn verify<T: Copy + Debug + PartialEq>(&self, verb: &str, caller: Caller, came: T, expected: T) {
+        if came != expected {
+            self.fail(&format!("{verb} by {caller:?}"), &expected, &came);
+        }
+    }
+}
+
+/// The answer without what a store need not count.
+pub(super) fn without_attempt(claim: Claim) -> Claim {
+    match claim {
+        Claim::Fresh { .. } => FRESH,
+        other => other,
+    }
+}
+
+pub(super) fn fail(check: &str, step: impl Display, expected: &dyn Debug, came: &dyn Debug) -> ! {
+    panic!("conformance check `{check}`: {step}: expected {expected:?}, came {came:?}")
+}

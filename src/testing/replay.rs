@@ -1,0 +1,103 @@
+use std::future::poll_fn;
+
+use bytes::Bytes;
+use http::{Request, Response};
+use tower_service::Service;
+
+use super::TestDelivery;
+use super::split_mix::SplitMix;
+
+/// Sends deliveries again and again, as senders do: one after the other, all at once, in any order.
+///
+/// ```
+/// use axum::{Router, body::Body, routing::post};
+/// use tower_webhook::{Outcome, WebhookEvent, WebhookLayer, scheme::Timestamped, store::MemoryStore};
+/// use tower_webhook::testing::{Replay, TestSender};
+///
+/// # tokio::runtime::Builder::new_current_thread().enable_all().build()?.block_on(async {
+/// # async fn on_event(_: WebhookEvent) {}
+/// let scheme = Timestamped::new("whsec_test")?;
+/// let app: Router = Router::new()
+///     .route("/webhooks", post(on_event))
+///     .layer(WebhookLayer::new(scheme.clone(), MemoryStore::new()));
+///
+/// let event = TestSender::new(scheme).deliver(r#"{"id":"evt_1"}"#);
+/// let responses = Replay::of([event]).times(10).all_at_once::<_, Body, _>(&app).await;
+/// let ran = |response: &&axum::response::Response| response.extensions().get() == Some(&Outcome::Completed);
+/// assert_eq!(responses.iter().filter(ran).count(), 1);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// # })?;
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Clone, Debug)]
+pub struct Replay {
+    deliveries: Vec<TestDelivery>,
+}
+
+impl Replay {
+    /// Sends each of these once.
+    pub fn of(deliveries: impl IntoIterator<Item = TestDelivery>) -> Self {
+        Self { deliveries: deliveries.into_iter().collect() }
+    }
+
+    /// Sends each of them this many times, all of them before any comes again.
+    #[must_use]
+    pub fn times(mut self, times: usize) -> Self {
+        self.deliveries = std::iter::repeat_n(self.deliveries, times).flatten().collect();
+        self
+    }
+
+    /// Mixes the order up, in the same way for the same seed.
+    #[must_use]
+    pub fn out_of_order(mut self, seed: u64) -> Self {
+        let mut random = SplitMix::new(seed);
+        for index in (1..self.deliveries.len()).rev() {
+            self.deliveries.swap(index, random.below(index + 1));
+        }
+        self
+    }
+
+    /// Sends one after the other. The responses are in the order of sending.
+    ///
+    /// # Panics
+    /// When the service fails, rather than answers.
+    pub async fn one_by_one<S, B, R>(self, service: &S) -> Vec<Response<R>>
+    where
+        S: Service<Request<B>, Response = Response<R>, Error: std::fmt::Debug> + Clone,
+        B: From<Bytes>,
+    {
+        let mut responses = Vec::with_capacity(self.deliveries.len());
+        for delivery in &self.deliveries {
+            responses.push(send(service.clone(), delivery.request()).await);
+        }
+        responses
+    }
+
+    /// Sends all of them at once, each from a task of its own. The responses are in the order of sending.
+    ///
+    /// # Panics
+    /// When the service fails or panics, rather than answers.
+    pub async fn all_at_once<S, B, R>(self, service: &S) -> Vec<Response<R>>
+    where
+        S: Service<Request<B>, Response = Response<R>, Error: std::fmt::Debug> + Clone + Send + 'static,
+        S::Future: Send,
+        B: From<Bytes> + Send + 'static,
+        R: Send + 'static,
+    {
+        let tasks: Vec<_> =
+            self.deliveries.iter().map(|delivery| tokio::spawn(send(service.clone(), delivery.request()))).collect();
+        let mut responses = Vec::with_capacity(tasks.len());
+        for task in tasks {
+            responses.push(task.await.expect("a service that does not panic"));
+        }
+        responses
+    }
+}
+
+async fn send<S, B, R>(mut service: S, request: Request<B>) -> Response<R>
+where
+    S: Service<Request<B>, Response = Response<R>, Error: std::fmt::Debug>,
+{
+    poll_fn(|cx| service.poll_ready(cx)).await.expect("a service that becomes ready");
+    service.call(request).await.expect("a service that answers")
+}

@@ -1,0 +1,36 @@
+#![cfg_attr(docsrs, feature(doc_cfg))]
+#![doc = include_str!("../README.md")]
+
+mod claimant;
+pub mod clock;
+mod error;
+mod event;
+#[cfg(feature = "axum")]
+mod extract;
+pub mod handler;
+mod head;
+pub mod identity;
+mod key;
+mod machine;
+mod outcome;
+mod random;
+mod receiver;
+pub mod rejection;
+pub mod scheme;
+pub mod secrets;
+pub mod store;
+mod telemetry;
+#[cfg(feature = "testing")]
+pub mod testing;
+
+#[cfg(feature = "axum")]
+pub use self::extract::EventRejection;
+pub use self::{
+    error::{ConfigError, ConfigErrorKind},
+    event::{Untyped, WebhookEvent},
+    handler::HandlerError,
+    key::EventKey,
+    machine::{DrainHandle, Drained},
+    outcome::Outcome,
+    receiver::{AnswerBody, ResponseFuture, WebhookLayer, WebhookService},
+};

@@ -1,0 +1,204 @@
+//! A working receiver with nothing to install: axum, the memory store, and a demo secret.
+//!
+//! `cargo run --example receiver` prints a signed request to paste into a shell. Paste it twice: the second delivery is
+//! answered without running the handler again. `cargo run --example send` sends many. `--help` lists the rest.
+
+#[path = "support/console.rs"]
+mod console;
+#[path = "support/schemes.rs"]
+mod schemes;
+
+use std::error::Error;
+use std::fs::{File, OpenOptions};
+use std::io::Write;
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use axum::extract::State;
+use axum::{Router, routing::post};
+use clap::Parser;
+use tokio::net::TcpListener;
+use tokio::signal::unix::{SignalKind, signal};
+use tokio::sync::watch;
+use tower_webhook::scheme::Scheme;
+use tower_webhook::store::MemoryStore;
+use tower_webhook::testing::TestSender;
+use tower_webhook::{HandlerError, WebhookEvent, WebhookLayer};
+
+/// A webhook receiver at POST /webhooks.
+#[derive(Parser)]
+struct Options {
+    /// Where to listen; port 0 takes a free one.
+    #[arg(long, default_value = "127.0.0.1:3000")]
+    listen: SocketAddr,
+    /// A secret that deliveries may be signed with; repeatable, for rotation.
+    #[arg(long = "secret", default_value = "whsec_demo_secret")]
+    secrets: Vec<String>,
+    /// How deliveries are signed.
+    #[arg(long, default_value = "stripe")]
+    scheme: String,
+    /// Where events are remembered.
+    #[arg(long, default_value = "memory", value_parser = ["memory"])]
+    store: String,
+    /// How far a signed timestamp may be from now, in seconds.
+    #[arg(long)]
+    tolerance: Option<u64>,
+    /// How long a claim holds without renewal, in seconds.
+    #[arg(long, value_parser = seconds)]
+    lease: Option<Duration>,
+    /// How long a duplicate waits for the first delivery's outcome, in seconds.
+    #[arg(long, value_parser = seconds)]
+    wait: Option<Duration>,
+    /// How long running handlers may take after SIGTERM, in seconds.
+    #[arg(long, value_parser = seconds, default_value = "20")]
+    grace: Duration,
+    /// How long the handler takes.
+    #[arg(long, default_value_t = 0)]
+    handler_delay_ms: u64,
+    /// Appends one JSON line per handler run that has done its work.
+    #[arg(long)]
+    ledger: Option<PathBuf>,
+    /// The handler answers 500 for event types that contain this, or match it where it has a `*`.
+    #[arg(long)]
+    fail: Option<String>,
+}
+
+#[tokio::main]
+async fn main() -> Result<(), Box<dyn Error>> {
+    let options = Options::parse();
+    console::print_deliveries();
+    let tolerance = options.tolerance.map(|seconds| Some(Duration::from_secs(seconds)));
+    let scheme = schemes::scheme(&options.scheme, options.secrets.clone(), tolerance)?;
+    let layer = layer(&options, scheme.clone())?;
+    let drain = layer.drain_handle();
+
+    let handler = Handler::new(&options)?;
+    let app = Router::new().route("/webhooks", post(on_event)).layer(layer).with_state(Arc::new(handler));
+    let listener = TcpListener::bind(options.listen).await?;
+    let address = listener.local_addr()?;
+    let terminated = Terminated::listen()?;
+    println!("listening on http://{address}");
+    println!("\n{}\n", signed_curl(scheme, address));
+
+    let server = axum::serve(listener, app).with_graceful_shutdown(terminated.clone().wait());
+    let server = tokio::spawn(server.into_future());
+    terminated.wait().await;
+    // The server waits for its connections; the drain also for handlers whose sender has hung up.
+    let drained = drain.drain(options.grace).await;
+    println!("drained, {} dropped", drained.dropped);
+    // Answers are on their way; idle connections need not be waited for.
+    let _ = tokio::time::timeout(Duration::from_secs(1), server).await;
+    Ok(())
+}
+
+fn layer(options: &Options, scheme: impl Scheme) -> Result<WebhookLayer, Box<dyn Error>> {
+    let mut layer = WebhookLayer::new(scheme, MemoryStore::new()).endpoint("receiver")?;
+    if let Some(lease) = options.lease {
+        layer = layer.lease(lease)?;
+    }
+    if let Some(wait) = options.wait {
+        layer = layer.in_flight_wait(wait);
+    }
+    Ok(layer)
+}
+
+struct Handler {
+    delay: Duration,
+    fail: Option<String>,
+    ledger: Option<Mutex<File>>,
+}
+
+async fn on_event(State(handler): State<Arc<Handler>>, event: WebhookEvent) -> Result<(), HandlerError> {
+    tokio::time::sleep(handler.delay).await;
+    if handler.fails(event.event_type().unwrap_or_default()) {
+        return Err(HandlerError::transient("asked to fail by --fail"));
+    }
+    handler.record(&event)?;
+    Ok(())
+}
+
+impl Handler {
+    fn new(options: &Options) -> Result<Self, Box<dyn Error>> {
+        let open = |path| OpenOptions::new().create(true).append(true).open(path).map(Mutex::new);
+        Ok(Self {
+            delay: Duration::from_millis(options.handler_delay_ms),
+            fail: options.fail.clone(),
+            ledger: options.ledger.as_ref().map(open).transpose()?,
+        })
+    }
+
+    fn fails(&self, event_type: &str) -> bool {
+        self.fail.as_deref().is_some_and(|pattern| matches(pattern, event_type))
+    }
+
+    /// The effect of this handler: a line in the ledger.
+    fn record(&self, event: &WebhookEvent) -> std::io::Result<()> {
+        let Some(ledger) = &self.ledger else { return Ok(()) };
+        let line = serde_json::json!({
+            "id": event.id(),
+            "token": event.token().to_string(),
+            "attempt": event.attempt(),
+            "time": SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs_f64(),
+        });
+        let mut file = ledger.lock().unwrap_or_else(PoisonError::into_inner);
+        // One write: a line is there whole or not at all, whenever the process dies.
+        file.write_all(format!("{line}\n").as_bytes())?;
+        file.flush()
+    }
+}
+
+/// Whether `text` contains `pattern`, or has the form of it where the pattern has a `*`.
+fn matches(pattern: &str, text: &str) -> bool {
+    let Some((start, rest)) = pattern.split_once('*') else { return text.contains(pattern) };
+    let Some(mut text) = text.strip_prefix(start) else { return false };
+    let mut pieces = rest.split('*').peekable();
+    while let Some(piece) = pieces.next() {
+        if pieces.peek().is_none() {
+            return text.ends_with(piece);
+        }
+        let Some(at) = text.find(piece) else { return false };
+        text = &text[at + piece.len()..];
+    }
+    true
+}
+
+fn signed_curl(scheme: impl Scheme, address: SocketAddr) -> String {
+    let unix_time = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
+    let body = format!(r#"{{"id":"evt_demo_{unix_time}","type":"invoice.paid"}}"#);
+    let mut command =
+        format!("curl -i -X POST http://{address}/webhooks \\\n  -H 'Content-Type: application/json' \\\n");
+    for (name, value) in &TestSender::new(scheme).deliver(body.clone()).signature() {
+        command += &format!("  -H '{name}: {}' \\\n", value.to_str().unwrap_or_default());
+    }
+    command + &format!("  --data-raw '{body}'")
+}
+
+/// SIGTERM or Ctrl-C, told to everybody who waits for it.
+#[derive(Clone)]
+struct Terminated(watch::Receiver<bool>);
+
+impl Terminated {
+    fn listen() -> std::io::Result<Self> {
+        let (tell, told) = watch::channel(false);
+        let (mut terminate, mut interrupt) = (signal(SignalKind::terminate())?, signal(SignalKind::interrupt())?);
+        tokio::spawn(async move {
+            tokio::select! {
+                _ = terminate.recv() => {}
+                _ = interrupt.recv() => {}
+            }
+            tell.send_replace(true);
+        });
+        Ok(Self(told))
+    }
+
+    async fn wait(mut self) {
+        let _ = self.0.wait_for(|told| *told).await;
+    }
+}
+
+fn seconds(text: &str) -> Result<Duration, String> {
+    let seconds: f64 = text.parse().map_err(|_| "not a number of seconds")?;
+    Duration::try_from_secs_f64(seconds).map_err(|error| error.to_string())
+}

@@ -1,0 +1,148 @@
+//! Judges captured deliveries: what `verify` does, without the reading and printing.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::time::{Duration, UNIX_EPOCH};
+
+use http::request::Parts;
+use http::{HeaderName, HeaderValue, Request};
+use serde::{Deserialize, Deserializer};
+use tower_webhook::rejection::{Rejection, RejectionKind};
+use tower_webhook::scheme::{self, Head, Scheme};
+
+use crate::schemes::{SchemeError, scheme};
+use crate::suspects;
+
+/// One delivery, as it was captured.
+#[derive(Clone, Deserialize)]
+pub(crate) struct Captured {
+    pub(crate) provider: String,
+    pub(crate) name: String,
+    pub(crate) secret: String,
+    pub(crate) headers: BTreeMap<String, String>,
+    /// Headers that came more than once, which an object cannot hold.
+    #[serde(default)]
+    pub(crate) extra_headers: Vec<(String, String)>,
+    pub(crate) body: String,
+    /// The receiver's clock, in unix seconds.
+    pub(crate) now: u64,
+    /// In seconds. `null` does not check the timestamp; without the field, the provider's default holds.
+    #[serde(default, deserialize_with = "seconds_or_unchecked")]
+    pub(crate) tolerance: Option<Option<Duration>>,
+    #[serde(default = "post")]
+    pub(crate) method: String,
+    #[serde(default = "root")]
+    pub(crate) url: String,
+    /// `accept` or `reject:<why>`, for `--check`.
+    pub(crate) expect: Option<String>,
+    /// Says that official SDKs disagree about this one, so that `expect` does not bind.
+    pub(crate) policy: Option<String>,
+}
+
+/// What became of a delivery.
+#[derive(Debug)]
+pub(crate) enum Verdict {
+    Accept,
+    Reject { kind: &'static str, hint: String },
+}
+
+impl Verdict {
+    /// Whether both accept or both reject; why is not compared, since everyone names the reasons differently.
+    pub(crate) fn agrees_with(&self, expected: &str) -> bool {
+        match self {
+            Self::Accept => expected == "accept",
+            Self::Reject { .. } => expected == "reject" || expected.starts_with("reject:"),
+        }
+    }
+
+    /// What an operator can do about it.
+    pub(crate) fn hint(&self) -> Option<&str> {
+        match self {
+            Self::Accept => None,
+            Self::Reject { hint, .. } => Some(hint),
+        }
+    }
+
+    fn reject(kind: &'static str, hint: impl fmt::Display) -> Self {
+        Self::Reject { kind, hint: hint.to_string() }
+    }
+}
+
+impl fmt::Display for Verdict {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Accept => f.write_str("accept"),
+            Self::Reject { kind, .. } => write!(f, "reject:{kind}"),
+        }
+    }
+}
+
+impl Captured {
+    /// Verifies the signature, and only that: the body need not be JSON.
+    pub(crate) async fn judge(&self) -> Verdict {
+        let scheme = match scheme(&self.provider, vec![self.secret.clone()], self.tolerance) {
+            Ok(scheme) => scheme,
+            Err(error @ SchemeError::Unknown(_)) => return Verdict::reject("unknown_scheme", error),
+            Err(SchemeError::Config(error)) => {
+                let hint = suspects::secret(self).await.unwrap_or_else(|| error.to_string());
+                return Verdict::reject("bad_secret", hint);
+            }
+        };
+        match self.verify(&*scheme).await {
+            Ok(()) => Verdict::Accept,
+            Err(Refusal::NoRequest(error)) => Verdict::reject("malformed_request", error),
+            Err(Refusal::Rejected(rejection)) => {
+                let hint = match rejection.kind() {
+                    RejectionKind::SignatureMismatch => suspects::any(self).await,
+                    _ => None,
+                };
+                Verdict::reject(rejection.kind().as_str(), hint.unwrap_or_else(|| rejection.to_string()))
+            }
+        }
+    }
+
+    /// Whether it would be accepted, without a guess at the reason if not.
+    pub(crate) async fn verifies(&self) -> bool {
+        match scheme(&self.provider, vec![self.secret.clone()], self.tolerance) {
+            Ok(scheme) => self.verify(&*scheme).await.is_ok(),
+            Err(_) => false,
+        }
+    }
+
+    async fn verify(&self, scheme: &dyn Scheme) -> Result<(), Refusal> {
+        let parts = self.parts().map_err(|error| Refusal::NoRequest(error.to_string()))?;
+        let now = UNIX_EPOCH.checked_add(Duration::from_secs(self.now));
+        let now = now.ok_or_else(|| Refusal::NoRequest("`now` is beyond all times".to_owned()))?;
+        scheme::verify(scheme, &Head::new(&parts, now), self.body.as_bytes()).await.map_err(Refusal::Rejected)?;
+        Ok(())
+    }
+
+    fn parts(&self) -> Result<Parts, http::Error> {
+        let mut request = Request::builder().method(self.method.as_str()).uri(&self.url);
+        let extra = self.extra_headers.iter().map(|(name, value)| (name, value));
+        for (name, value) in self.headers.iter().chain(extra) {
+            // Bytes, because a captured value may be more than the visible ASCII that a `str` would have to be.
+            request = request.header(name.parse::<HeaderName>()?, HeaderValue::from_bytes(value.as_bytes())?);
+        }
+        Ok(request.body(())?.into_parts().0)
+    }
+}
+
+enum Refusal {
+    /// What was captured cannot have been an HTTP request.
+    NoRequest(String),
+    Rejected(Rejection),
+}
+
+fn seconds_or_unchecked<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Option<Duration>>, D::Error> {
+    let seconds = Option::<u64>::deserialize(deserializer)?;
+    Ok(Some(seconds.map(Duration::from_secs)))
+}
+
+fn post() -> String {
+    "POST".to_owned()
+}
+
+fn root() -> String {
+    "/".to_owned()
+}

@@ -1,0 +1,59 @@
+//! One line per delivery on standard output, from the audit event that the layer emits for each.
+
+use std::fmt::{self, Write as _};
+
+use tracing::field::{Field, Visit};
+use tracing::{Event, Subscriber};
+use tracing_subscriber::layer::{Context, Layer, SubscriberExt};
+use tracing_subscriber::util::SubscriberInitExt;
+
+/// Prints what the layer tells operators; nothing else.
+pub(crate) fn print_deliveries() {
+    tracing_subscriber::registry().with(Lines).init();
+}
+
+struct Lines;
+
+impl<S: Subscriber> Layer<S> for Lines {
+    fn on_event(&self, event: &Event<'_>, _: Context<'_, S>) {
+        let target = event.metadata().target();
+        if !target.starts_with("tower_webhook") {
+            return;
+        }
+        let mut line = Line::default();
+        event.record(&mut line);
+        match target {
+            "tower_webhook::audit" => println!("{:<10}{}", line.outcome, line.rest),
+            _ => eprintln!("{}: {}{}", event.metadata().level(), line.message, line.rest),
+        }
+    }
+}
+
+#[derive(Default)]
+struct Line {
+    outcome: String,
+    message: String,
+    rest: String,
+}
+
+impl Line {
+    fn add(&mut self, name: &str, value: fmt::Arguments<'_>) {
+        match name {
+            "outcome" => self.outcome = value.to_string(),
+            "message" => self.message = value.to_string(),
+            _ => {
+                let _ = write!(self.rest, "  {name}={value}");
+            }
+        }
+    }
+}
+
+impl Visit for Line {
+    fn record_str(&mut self, field: &Field, value: &str) {
+        self.add(field.name(), format_args!("{value}"));
+    }
+
+    fn record_debug(&mut self, field: &Field, value: &dyn fmt::Debug) {
+        self.add(field.name(), format_args!("{value:?}"));
+    }
+}

@@ -1,0 +1,109 @@
+//! Verifies captured deliveries offline, and says what is wrong with those that a receiver would refuse.
+//!
+//! ```text
+//! cargo run --example verify -- tests/data/vectors.json
+//! cargo run --example verify -- --check tests/data/vectors.json
+//! ```
+//!
+//! The file is a JSON array of deliveries:
+//!
+//! ```json
+//! [{ "provider": "stripe", "name": "the one from Tuesday", "secret": "whsec_…",
+//!    "headers": { "Stripe-Signature": "t=1700000000,v1=…" }, "body": "{\"id\": …}",
+//!    "now": 1700000000, "tolerance": 300 }]
+//! ```
+//!
+//! On stdout is one line for each, `provider <tab> name <tab> accept` or `reject:<kind>`, for scripts; on stderr, for
+//! people, why a delivery was rejected. The verdict is the library's own (`tower_webhook::scheme::verify`), the guess at
+//! the reason is the example's: see `support/suspects.rs`.
+
+use std::error::Error;
+use std::io::{self, Read, Write};
+use std::process::ExitCode;
+
+use clap::Parser;
+
+use self::captured::{Captured, Verdict};
+
+#[path = "support/captured.rs"]
+mod captured;
+#[path = "support/json_layout.rs"]
+mod json_layout;
+#[path = "support/schemes.rs"]
+mod schemes;
+#[path = "support/suspects.rs"]
+mod suspects;
+
+/// Verifies captured deliveries, and explains what a receiver would refuse.
+#[derive(Parser)]
+struct Args {
+    /// A JSON array of captured deliveries; `-` reads standard input.
+    file: String,
+    /// Fails when a verdict is not what the delivery's `expect` says.
+    #[arg(long)]
+    check: bool,
+}
+
+#[tokio::main(flavor = "current_thread")]
+async fn main() -> ExitCode {
+    let args = Args::parse();
+    match run(&args).await {
+        Ok(0) => ExitCode::SUCCESS,
+        Ok(disagreements) => {
+            eprintln!("verdicts that are not as expected: {disagreements}");
+            ExitCode::FAILURE
+        }
+        Err(error) => {
+            eprintln!("{}: {error}", args.file);
+            ExitCode::FAILURE
+        }
+    }
+}
+
+/// The number of verdicts that are not as expected.
+async fn run(args: &Args) -> Result<usize, Box<dyn Error>> {
+    let deliveries: Vec<Captured> = serde_json::from_str(&read(&args.file)?)?;
+    let mut disagreements = 0;
+    for delivery in &deliveries {
+        let verdict = delivery.judge().await;
+        let (provider, name) = (on_one_line(&delivery.provider), on_one_line(&delivery.name));
+        writeln!(io::stdout(), "{provider}\t{name}\t{verdict}")?;
+        if let Some(hint) = verdict.hint() {
+            eprintln!("{provider}: {name}: {hint}");
+        }
+        if args.check && !as_expected(delivery, &verdict) {
+            disagreements += 1;
+        }
+    }
+    Ok(disagreements)
+}
+
+fn read(file: &str) -> io::Result<String> {
+    if file != "-" {
+        return std::fs::read_to_string(file);
+    }
+    let mut text = String::new();
+    io::stdin().read_to_string(&mut text)?;
+    Ok(text)
+}
+
+/// A delivery that expects nothing is as expected; so is one about which official SDKs disagree, though not silently.
+fn as_expected(delivery: &Captured, verdict: &Verdict) -> bool {
+    let name = on_one_line(&delivery.name);
+    match (&delivery.expect, &delivery.policy) {
+        (Some(expected), None) if !verdict.agrees_with(expected) => {
+            eprintln!("{}: {name}: expected {expected}, got {verdict}", delivery.provider);
+            false
+        }
+        (Some(expected), Some(policy)) if !verdict.agrees_with(expected) => {
+            eprintln!("{}: {name}: {verdict} rather than {expected} is a choice: {policy}", delivery.provider);
+            true
+        }
+        _ => true,
+    }
+}
+
+/// One delivery is one line with two tabs, whatever it is called.
+fn on_one_line(text: &str) -> String {
+    text.replace(char::is_control, " ")
+}

@@ -1,0 +1,143 @@
+//! The verdicts and hints of the `verify` example, over published and constructed deliveries.
+
+use self::captured::Captured;
+use self::json_layout::{Layout, relaid};
+
+#[path = "../examples/support/captured.rs"]
+mod captured;
+#[path = "../examples/support/json_layout.rs"]
+mod json_layout;
+#[path = "../examples/support/schemes.rs"]
+mod schemes;
+#[path = "../examples/support/suspects.rs"]
+mod suspects;
+
+/// Where official SDKs disagree with each other and we with the vector: the MAC covers the text of `t`, so one moment
+/// has one spelling.
+const OUR_CHOICES: &[(&str, &str)] = &[("t with a leading zero", "reject:malformed_signature")];
+
+fn vectors() -> Vec<Captured> {
+    serde_json::from_str(include_str!("data/vectors.json")).expect("an array of deliveries")
+}
+
+fn vector(name: &str) -> Captured {
+    vectors().into_iter().find(|vector| vector.name == name).expect("a vector of that name")
+}
+
+/// Signed at 1700000000 over an indented body, under `whsec_test_secret`.
+fn valid() -> Captured {
+    vector("node: valid signature, default tolerance")
+}
+
+async fn hint(delivery: &Captured) -> String {
+    let verdict = delivery.judge().await;
+    verdict.hint().unwrap_or_else(|| panic!("{} must be rejected", delivery.name)).to_owned()
+}
+
+#[tokio::test]
+async fn vectors_give_the_expected_verdict() {
+    let vectors = vectors();
+    assert_eq!(vectors.len(), 41);
+    for vector in &vectors {
+        let verdict = vector.judge().await;
+        let choice = OUR_CHOICES.iter().find(|(name, _)| *name == vector.name);
+        if let Some((name, chosen)) = choice {
+            assert!(vector.policy.is_some(), "{name}: only where SDKs disagree is there a choice");
+            assert_eq!(verdict.to_string(), *chosen, "{name}");
+            continue;
+        }
+        let expected = vector.expect.as_deref().expect("a vector says what to expect");
+        assert!(verdict.agrees_with(expected), "{}: expected {expected}, got {verdict}", vector.name);
+    }
+}
+
+#[tokio::test]
+async fn secret_with_white_space_is_named() {
+    let vector = vector("node: secret with a trailing space");
+    assert_eq!(vector.judge().await.to_string(), "reject:bad_secret");
+    assert!(hint(&vector).await.contains("without the white space around it"));
+
+    let unrelated = Captured { secret: "another ".to_owned(), ..valid() };
+    assert!(hint(&unrelated).await.contains("begins or ends with white space"));
+}
+
+#[tokio::test]
+async fn secret_in_quotes_or_without_its_prefix_is_named() {
+    let quoted = Captured { secret: "\"whsec_test_secret\"".to_owned(), ..valid() };
+    assert!(hint(&quoted).await.contains("without the quotes"));
+    let cut = Captured { secret: "test_secret".to_owned(), ..valid() };
+    assert!(hint(&cut).await.contains("the prefix belongs to it"));
+
+    let calendly = vector("valid (exactly the Stripe scheme)");
+    let prefixed = Captured { secret: format!("whsec_{}", calendly.secret), ..calendly };
+    assert!(hint(&prefixed).await.contains("for the part after `whsec_`"));
+}
+
+#[tokio::test]
+async fn stale_delivery_is_told_by_how_much() {
+    let vector = vector("node: 15 s old, tolerance 10, wall clock");
+    assert_eq!(vector.judge().await.to_string(), "reject:stale");
+    assert!(hint(&vector).await.contains("too old, by 5 s"));
+}
+
+#[tokio::test]
+async fn missing_tolerance_is_the_schemes_and_null_is_unchecked() {
+    let text = r#"{"provider":"calendly","name":"","secret":"x","headers":{},"body":"","now":0}"#;
+    let absent: Captured = serde_json::from_str(text).expect("a delivery");
+    assert_eq!(absent.tolerance, None);
+    let null: Captured = serde_json::from_str(&text.replace("0}", "0,\"tolerance\":null}")).expect("a delivery");
+    assert_eq!(null.tolerance, Some(None));
+
+    let calendly = Captured { tolerance: None, now: 1_700_000_181, ..vector("valid (exactly the Stripe scheme)") };
+    assert!(hint(&calendly).await.contains("too old, by 1 s"));
+}
+
+#[tokio::test]
+async fn changed_line_breaks_are_named() {
+    assert!(hint(&vector("LF turned into CRLF")).await.contains("with every CRLF as LF"));
+    let longer = Captured { body: valid().body + "\n", ..valid() };
+    assert!(hint(&longer).await.contains("without the newline at the end"));
+}
+
+#[tokio::test]
+async fn json_printed_anew_is_named() {
+    let compact = relaid(&valid().body, Layout::Compact).expect("JSON");
+    assert!(hint(&Captured { body: compact, ..valid() }).await.contains("as indented JSON"));
+}
+
+#[tokio::test]
+async fn malformed_header_is_told_how_it_must_read() {
+    assert!(hint(&vector("node: header is prose")).await.contains("it must read t=<unix seconds>,v1=<hex>"));
+    assert!(hint(&vector("no t at all")).await.contains("t is missing"));
+}
+
+#[tokio::test]
+async fn unexplained_mismatch_is_left_open() {
+    let vector = vector("body changed by one byte");
+    assert_eq!(vector.judge().await.to_string(), "reject:signature_mismatch");
+    assert!(hint(&vector).await.contains("wrong secret, or the body was altered"));
+}
+
+#[tokio::test]
+async fn unknown_provider_is_told_the_known_ones() {
+    let unknown = Captured { provider: "acme".to_owned(), ..valid() };
+    assert_eq!(unknown.judge().await.to_string(), "reject:unknown_scheme");
+    assert!(hint(&unknown).await.contains("calendly, stripe, timestamped"));
+}
+
+#[tokio::test]
+async fn what_is_no_request_is_rejected() {
+    let mut broken = valid();
+    broken.headers.insert("not a name".to_owned(), String::new());
+    assert_eq!(broken.judge().await.to_string(), "reject:malformed_request");
+}
+
+#[test]
+fn layouts_change_white_space_only() {
+    let json = r#" { "b" : [1.0 , {}, [ ]] , "a":"q\"{, }\\" } "#;
+    let indented = "{\n  \"b\": [\n    1.0,\n    {},\n    []\n  ],\n  \"a\": \"q\\\"{, }\\\\\"\n}";
+    assert_eq!(relaid(json, Layout::Compact).as_deref(), Some(r#"{"b":[1.0,{},[]],"a":"q\"{, }\\"}"#));
+    assert_eq!(relaid(json, Layout::Spaced).as_deref(), Some(r#"{"b": [1.0, {}, []], "a": "q\"{, }\\"}"#));
+    assert_eq!(relaid(json, Layout::Indented).as_deref(), Some(indented));
+    assert_eq!(relaid("{", Layout::Compact), None);
+}

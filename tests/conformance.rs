@@ -1,0 +1,181 @@
+//! The conformance suite catches stores that break the contract, and names the check.
+
+use std::collections::HashMap;
+use std::sync::Mutex;
+use std::time::{Duration, Instant};
+
+use tower_webhook::EventKey;
+use tower_webhook::clock::Clock;
+use tower_webhook::store::{Claim, ClaimRequest, ClaimToken, Completion, Hold, MemoryStore, Store, StoreError};
+use tower_webhook::testing::ManualClock;
+use tower_webhook::testing::conformance::{self, Harness};
+
+/// A mistake that a store could make.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Mistake {
+    /// Looks first and claims in a second step.
+    ClaimsInTwoSteps,
+    /// Answers a repeated claim as if it were somebody else's.
+    IgnoresOwnToken,
+    /// Fences by the clock: what has lapsed cannot be renewed.
+    RefusesLapsed,
+    /// Says that it renewed, and does not.
+    NeverRenews,
+    /// Frees a failed event for the next delivery.
+    ReleasesFailed,
+    /// Folds case.
+    FoldsCase,
+    /// Compares no bodies.
+    IgnoresBodies,
+    /// Fails.
+    Unavailable,
+}
+
+/// A good store with one mistake.
+struct Faulty {
+    mistake: Mistake,
+    store: MemoryStore,
+    clock: ManualClock,
+    /// When the lease of every token that ever won a claim ends, for those mistakes that need it.
+    leases: Mutex<HashMap<ClaimToken, Instant>>,
+}
+
+impl Faulty {
+    fn makes(&self, mistake: Mistake) -> bool {
+        self.mistake == mistake
+    }
+
+    fn key(&self, key: &EventKey) -> EventKey {
+        let id = if self.makes(Mistake::FoldsCase) { key.id().to_lowercase() } else { key.id().to_owned() };
+        EventKey::new(key.endpoint(), key.tenant(), &id)
+    }
+
+    /// Notes a won claim; whether the token had won one before.
+    fn won(&self, request: &ClaimRequest<'_>) -> bool {
+        let end = self.clock.monotonic() + request.lease;
+        self.leases.lock().expect("no panic under the lock").insert(request.token, end).is_some()
+    }
+
+    fn has_lapsed(&self, token: ClaimToken) -> bool {
+        let leases = self.leases.lock().expect("no panic under the lock");
+        leases.get(&token).is_some_and(|end| *end <= self.clock.monotonic())
+    }
+
+    async fn claim_in_two_steps(&self, request: &ClaimRequest<'_>) -> Result<Claim, StoreError> {
+        let seen = self.store.claim(request).await?;
+        if matches!(seen, Claim::Fresh { .. }) {
+            let _ = self.store.release(request.key, request.token).await?;
+            tokio::task::yield_now().await;
+            self.store.claim(request).await?;
+            return Ok(Claim::Fresh { attempt: None });
+        }
+        Ok(seen)
+    }
+}
+
+impl Store for Faulty {
+    async fn claim(&self, request: &ClaimRequest<'_>) -> Result<Claim, StoreError> {
+        let key = self.key(request.key);
+        let mut asked = ClaimRequest::new(&key, request.token, request.lease);
+        match self.mistake {
+            Mistake::Unavailable => return Err(StoreError::unavailable("connection refused")),
+            Mistake::ClaimsInTwoSteps => return self.claim_in_two_steps(request).await,
+            Mistake::IgnoresBodies => {}
+            _ => asked = asked.fingerprint(request.fingerprint),
+        }
+        let claim = self.store.claim(&asked).await?;
+        let again = matches!(claim, Claim::Fresh { .. }) && self.won(request);
+        let ignored = again && self.makes(Mistake::IgnoresOwnToken);
+        Ok(if ignored { Claim::InFlight { same_body: true } } else { claim })
+    }
+
+    async fn renew(&self, key: &EventKey, token: ClaimToken, lease: Duration) -> Result<Hold, StoreError> {
+        let lease = if self.makes(Mistake::NeverRenews) { Duration::ZERO } else { lease };
+        if self.makes(Mistake::RefusesLapsed) && self.has_lapsed(token) {
+            return Ok(Hold::Lost);
+        }
+        self.store.renew(&self.key(key), token, lease).await
+    }
+
+    async fn complete(
+        &self,
+        key: &EventKey,
+        token: ClaimToken,
+        completion: &Completion<'_>,
+    ) -> Result<Hold, StoreError> {
+        if self.makes(Mistake::ReleasesFailed) && completion.failed {
+            return self.store.release(key, token).await;
+        }
+        self.store.complete(&self.key(key), token, completion).await
+    }
+
+    async fn release(&self, key: &EventKey, token: ClaimToken) -> Result<Hold, StoreError> {
+        self.store.release(&self.key(key), token).await
+    }
+}
+
+struct Factory {
+    clock: ManualClock,
+    mistake: Mistake,
+}
+
+impl Factory {
+    fn new(mistake: Mistake) -> Self {
+        Self { clock: ManualClock::at_unix(1_700_000_000), mistake }
+    }
+}
+
+impl Harness for Factory {
+    type Store = Faulty;
+
+    async fn store(&self) -> Faulty {
+        let store = MemoryStore::builder().clock(self.clock.clone()).build();
+        Faulty { mistake: self.mistake, store, clock: self.clock.clone(), leases: Mutex::default() }
+    }
+
+    async fn pass(&self, time: Duration) {
+        self.clock.advance(time);
+    }
+}
+
+/// The message that the whole suite fails with.
+async fn verdict(mistake: Mistake) -> String {
+    let failed = tokio::spawn(async move { conformance::run(&Factory::new(mistake)).await }).await;
+    let panic = failed.expect_err("the suite must fail").into_panic();
+    panic.downcast_ref::<String>().expect("a message").clone()
+}
+
+#[tokio::test]
+async fn every_mistake_is_caught_by_the_check_for_it() {
+    for (mistake, check) in [
+        (Mistake::ClaimsInTwoSteps, "concurrent_claims_have_one_winner"),
+        (Mistake::IgnoresOwnToken, "own_token_is_fresh_again"),
+        (Mistake::RefusesLapsed, "lapsed_claim_can_still_be_renewed"),
+        (Mistake::NeverRenews, "lapsed_claim_can_still_be_renewed"),
+        (Mistake::ReleasesFailed, "failed_event_is_completed"),
+        (Mistake::FoldsCase, "odd_ids_are_kept_apart"),
+        (Mistake::IgnoresBodies, "other_body_is_noticed_in_flight"),
+        (Mistake::Unavailable, "first_claim_is_fresh"),
+    ] {
+        let said = verdict(mistake).await;
+        assert!(said.contains(&format!("`{check}`")), "{mistake:?}: {said}");
+    }
+}
+
+#[tokio::test]
+async fn the_verdict_says_what_was_expected_and_what_came() {
+    let said = verdict(Mistake::IgnoresBodies).await;
+    assert!(said.contains("claim by Second"), "{said}");
+    assert!(said.contains("expected InFlight { same_body: false }, came InFlight { same_body: true }"), "{said}");
+    assert!(verdict(Mistake::Unavailable).await.contains("connection refused"));
+}
+
+#[tokio::test]
+async fn the_model_alone_finds_what_the_checks_find_and_tells_the_seed() {
+    for mistake in [Mistake::RefusesLapsed, Mistake::NeverRenews, Mistake::ReleasesFailed, Mistake::IgnoresBodies] {
+        let task = tokio::spawn(async move { conformance::model(&Factory::new(mistake), 7, 200).await });
+        let panic = task.await.expect_err("the model must differ").into_panic();
+        let said = panic.downcast_ref::<String>().expect("a message");
+        assert!(said.contains("`model`: seed 7, sequence"), "{mistake:?}: {said}");
+    }
+}

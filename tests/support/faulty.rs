@@ -1,0 +1,174 @@
+//! A real store whose verbs a test can make fail, hang, or lose their replies.
+
+use std::collections::BTreeSet;
+use std::future::Future;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use tokio::sync::watch;
+use tower_webhook::EventKey;
+use tower_webhook::store::{Claim, ClaimRequest, ClaimToken, Completion, Hold, MemoryStore, Store, StoreError};
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Verb {
+    Claim,
+    Renew,
+    Complete,
+    Release,
+}
+
+/// What becomes of a call.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Fault {
+    /// It fails and takes no effect.
+    Fail,
+    /// It takes effect, and its reply is lost.
+    LoseReply,
+    /// It hangs before it takes effect, until the verb is healed.
+    Hang,
+    /// It takes effect, and its reply is held back until the verb is healed.
+    HoldReply,
+}
+
+/// The memory store behind faults. Clones share it.
+#[derive(Clone)]
+pub struct Faulty {
+    pub inner: MemoryStore,
+    verbs: Arc<[Control; 4]>,
+    keys: Arc<Mutex<BTreeSet<String>>>,
+}
+
+struct Control {
+    fault: watch::Sender<Option<(Fault, usize)>>,
+    calls: watch::Sender<usize>,
+}
+
+impl Faulty {
+    pub fn new(inner: MemoryStore) -> Self {
+        let control = || Control { fault: watch::Sender::new(None), calls: watch::Sender::new(0) };
+        Self { inner, verbs: Arc::new([control(), control(), control(), control()]), keys: Arc::default() }
+    }
+
+    /// Every call of `verb` has this fault, until it is healed.
+    pub fn breaks(&self, verb: Verb, fault: Fault) {
+        self.breaks_times(verb, fault, usize::MAX);
+    }
+
+    /// The next calls of `verb` have this fault.
+    pub fn breaks_times(&self, verb: Verb, fault: Fault, calls: usize) {
+        self.control(verb).fault.send_replace(Some((fault, calls)));
+    }
+
+    /// The verb works again, and calls that hang go on.
+    pub fn heal(&self, verb: Verb) {
+        self.control(verb).fault.send_replace(None);
+    }
+
+    /// How often `verb` was called.
+    pub fn calls(&self, verb: Verb) -> usize {
+        *self.control(verb).calls.borrow()
+    }
+
+    /// Ready when `verb` has been called this often in all.
+    pub async fn called(&self, verb: Verb, times: usize) {
+        let mut calls = self.control(verb).calls.subscribe();
+        soon(calls.wait_for(|calls| *calls >= times)).await.expect("the store holds the sender");
+    }
+
+    /// Every key that the store was ever asked for.
+    pub fn keys(&self) -> BTreeSet<String> {
+        self.keys.lock().expect("no panic under the lock").clone()
+    }
+
+    /// Running and completed keys.
+    pub fn held(&self) -> (usize, usize) {
+        let stats = self.inner.stats();
+        (stats.running, stats.completed)
+    }
+
+    fn control(&self, verb: Verb) -> &Control {
+        &self.verbs[verb as usize]
+    }
+
+    async fn pass<T>(
+        &self,
+        verb: Verb,
+        key: &EventKey,
+        ask: impl Future<Output = Result<T, StoreError>>,
+    ) -> Result<T, StoreError> {
+        self.keys.lock().expect("no panic under the lock").insert(key.as_str().to_owned());
+        let control = self.control(verb);
+        let fault = control.next_fault();
+        // Counted last, so that whoever waits for the call finds its fault taken.
+        control.calls.send_modify(|calls| *calls += 1);
+        match fault {
+            None => ask.await,
+            Some(Fault::Fail) => Err(broken()),
+            Some(Fault::LoseReply) => {
+                ask.await?;
+                Err(broken())
+            }
+            Some(Fault::Hang) => {
+                control.healed().await;
+                ask.await
+            }
+            Some(Fault::HoldReply) => {
+                let answer = ask.await;
+                control.healed().await;
+                answer
+            }
+        }
+    }
+}
+
+impl Control {
+    fn next_fault(&self) -> Option<Fault> {
+        let mut next = None;
+        self.fault.send_modify(|fault| {
+            next = fault.map(|(fault, _)| fault);
+            *fault = match *fault {
+                // Whoever hangs goes on when the verb is healed, so the fault stays.
+                Some((Fault::Hang | Fault::HoldReply, _)) | None => *fault,
+                Some((fault, left)) => (left > 1).then_some((fault, left - 1)),
+            };
+        });
+        next
+    }
+
+    async fn healed(&self) {
+        let mut fault = self.fault.subscribe();
+        fault.wait_for(Option::is_none).await.expect("the store holds the sender");
+    }
+}
+
+/// Turns a hang into a failure: nothing takes a day, and in paused time a day is over at once.
+pub async fn soon<F: Future>(future: F) -> F::Output {
+    tokio::time::timeout(Duration::from_secs(24 * 3600), future).await.expect("what never came")
+}
+
+fn broken() -> StoreError {
+    StoreError::unavailable("broken by the test")
+}
+
+impl Store for Faulty {
+    async fn claim(&self, request: &ClaimRequest<'_>) -> Result<Claim, StoreError> {
+        self.pass(Verb::Claim, request.key, self.inner.claim(request)).await
+    }
+
+    async fn renew(&self, key: &EventKey, token: ClaimToken, lease: Duration) -> Result<Hold, StoreError> {
+        self.pass(Verb::Renew, key, self.inner.renew(key, token, lease)).await
+    }
+
+    async fn complete(
+        &self,
+        key: &EventKey,
+        token: ClaimToken,
+        completion: &Completion<'_>,
+    ) -> Result<Hold, StoreError> {
+        self.pass(Verb::Complete, key, self.inner.complete(key, token, completion)).await
+    }
+
+    async fn release(&self, key: &EventKey, token: ClaimToken) -> Result<Hold, StoreError> {
+        self.pass(Verb::Release, key, self.inner.release(key, token)).await
+    }
+}

@@ -114,9 +114,7 @@ impl Machine {
         }
         self.waiters.ended(&claimant.key, Ending::Failed);
     }
-}
 
-impl Machine {
     /// The same from where nothing can be awaited.
     pub(super) fn release_in_background(self: &Arc<Self>, terms: &Terms, claimant: &Arc<Claimant>) {
         // At once, and not when the release is through: the handler may have given its event to somebody.

@@ -1,7 +1,7 @@
 use std::sync::Arc;
 use std::time::SystemTime;
 
-use subtle::{Choice, ConditionallySelectable, ConstantTimeEq};
+use subtle::{Choice, ConstantTimeEq};
 
 use super::proof::TAG;
 use super::{Head, Proof, Scheme};
@@ -59,22 +59,19 @@ impl Verifying {
 
     /// Compares every signature with every tag. No early exit: how long it takes does not tell which of them matched.
     pub(crate) fn finish(&mut self) -> Result<Verified, Rejection> {
-        let mut matched = Choice::from(0);
-        let mut position = 0u64;
-        for (index, (_, mac)) in self.macs.iter_mut().enumerate() {
+        let mut found = None;
+        for (label, mut mac) in self.macs.drain(..) {
             mac.feed(self.proof.after());
             let tag = mac.finish();
-            for signature in self.proof.signatures() {
-                let equal = are_equal(signature, &tag);
-                position.conditional_assign(&(index as u64), equal & !matched);
-                matched |= equal;
+            let compared = self.proof.signatures().map(|signature| are_equal(signature, &tag));
+            let matched = compared.fold(Choice::from(0), |matched, equal| matched | equal);
+            // Which secret it was is known to whoever signed; which signature, and where they differ, is not told.
+            if bool::from(matched) && found.is_none() {
+                found = Some(label);
             }
         }
-        if !bool::from(matched) {
-            return Err(RejectionKind::SignatureMismatch.into());
-        }
-        let (label, _) = &self.macs[position as usize];
-        Ok(Verified { secret_label: label.clone(), signed_at: self.proof.signed_at() })
+        let secret_label = found.ok_or(RejectionKind::SignatureMismatch)?;
+        Ok(Verified { secret_label, signed_at: self.proof.signed_at() })
     }
 }
 

@@ -55,8 +55,8 @@ impl Mac {
         self.0.update(bytes);
     }
 
-    pub(crate) fn finish(&self) -> [u8; 32] {
-        self.0.clone().finalize().into_bytes().into()
+    pub(crate) fn finish(self) -> [u8; 32] {
+        self.0.finalize().into_bytes().into()
     }
 }
 

@@ -107,10 +107,6 @@ mod traced {
         tell!(warn, key, verb, error = with_causes(error), "the store failed");
     }
 
-    pub(crate) fn store_slow(verb: &str, key: &EventKey) {
-        tell!(warn, key, verb, "the store did not answer within the deadline");
-    }
-
     pub(crate) fn claim_lost(key: &EventKey) {
         tell!(warn, key, "the claim is no longer held: it could not be renewed, or another delivery took it over");
     }
@@ -170,7 +166,6 @@ mod silent {
 
     pub(crate) fn delivered(_: &Outcome, _: &Delivered<'_>) {}
     pub(crate) fn store_failed(_: &str, _: &EventKey, _: &StoreError) {}
-    pub(crate) fn store_slow(_: &str, _: &EventKey) {}
     pub(crate) fn claim_lost(_: &EventKey) {}
     pub(crate) fn completion_retried(_: &EventKey, _: Option<Hold>) {}
     pub(crate) fn drained(_: usize) {}

@@ -1,9 +1,10 @@
 use std::sync::Arc;
 
+use super::asking::ask;
 use super::detach::in_background;
 use super::{Claimant, Machine, Terms, within};
 use crate::claimant::Stage;
-use crate::store::{Claim, ClaimRequest, StoreError, StoreErrorKind};
+use crate::store::{Claim, ClaimRequest};
 
 /// A claimant that asks the store for its claim, once or until it has it.
 ///
@@ -21,25 +22,24 @@ impl<'a> Claiming<'a> {
         Self { machine, terms, claimant, in_doubt: false }
     }
 
-    /// Asks the store once, within the deadline.
-    pub(super) async fn ask(&mut self) -> Result<Claim, StoreError> {
+    /// Asks the store once, within the deadline; `None` when it could not be asked.
+    pub(super) async fn ask(&mut self) -> Option<Claim> {
         let Self { machine, terms, claimant, .. } = *self;
         // Work that is done here, but that the store could not be told of yet.
         if let Some(fingerprint) = machine.pending.get(&claimant.key) {
-            return Ok(Claim::Completed { same_body: fingerprint == claimant.fingerprint });
+            return Some(Claim::Completed { same_body: fingerprint == claimant.fingerprint });
         }
         let request = ClaimRequest::new(&claimant.key, claimant.token, terms.lease)
             .fingerprint(claimant.fingerprint)
             .event_type(claimant.event_type.as_deref());
         self.in_doubt = true;
         claimant.enter(Stage::Engaged);
-        let answer = within(terms.claim_deadline, machine.store.claim(&request)).await;
-        let claim = answer.unwrap_or_else(|| Err(StoreError::new(StoreErrorKind::TimedOut)))?;
+        let claim = ask("claim", &claimant.key, terms.claim_deadline, machine.store.claim(&request)).await?;
         self.in_doubt = false;
         if !matches!(claim, Claim::Fresh { .. }) {
             claimant.enter(Stage::Outside);
         }
-        Ok(claim)
+        Some(claim)
     }
 }
 
@@ -52,6 +52,7 @@ impl Drop for Claiming<'_> {
         let (machine, claimant, deadline) = (self.machine.clone(), self.claimant.clone(), self.terms.claim_deadline);
         let admission = machine.gate.hold();
         in_background(async move {
+            // Not told: the claim's own failure was.
             let _ = within(deadline, machine.store.release(&claimant.key, claimant.token)).await;
             drop(admission);
         });

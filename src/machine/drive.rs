@@ -17,7 +17,6 @@ use super::waiting::Waited;
 use super::{BodyChange, Claimant, Settled, Terms, within};
 use crate::rejection::{Rejection, RejectionKind};
 use crate::store::{Claim, Completion, Store, erased::ErasedStore};
-use crate::telemetry;
 
 /// What all deliveries of one layer share.
 pub(crate) struct Machine {
@@ -126,11 +125,11 @@ impl Machine {
         self.ready(terms, work).await?;
         let since = Instant::now();
         match Claiming::new(self, terms, claimant).ask().await {
-            Ok(Claim::Fresh { attempt }) => {
+            Some(Claim::Fresh { attempt }) => {
                 claimant.took(attempt);
                 Ok(Run { machine: self, terms, claimant, admission, since })
             }
-            Ok(Claim::InFlight { same_body }) => {
+            Some(Claim::InFlight { same_body }) => {
                 body_changed(terms, claimant, same_body)?;
                 // Waiting must not occupy a place that other events could run in.
                 work.unready();
@@ -138,14 +137,11 @@ impl Machine {
                 // Boxed: it is large and rare, and would make every delivery's future as large.
                 Box::pin(self.take_over(terms, claimant)).await
             }
-            Ok(Claim::Accepted { same_body } | Claim::Completed { same_body }) => {
+            Some(Claim::Accepted { same_body } | Claim::Completed { same_body }) => {
                 body_changed(terms, claimant, same_body)?;
                 Err(Ended::Duplicate)
             }
-            Err(error) => {
-                telemetry::store_failed("claim", &claimant.key, &error);
-                Err(Ended::refused(RejectionKind::StoreUnavailable))
-            }
+            None => Err(Ended::refused(RejectionKind::StoreUnavailable)),
         }
     }
 

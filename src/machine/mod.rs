@@ -3,6 +3,7 @@
 //! [`Machine::drive`] is the story; each stage is a file of its own, in the order in which a delivery passes them.
 
 mod admission;
+mod asking;
 mod claiming;
 mod deadline;
 mod detach;

@@ -5,7 +5,8 @@ use tokio::sync::watch;
 use tokio::task::AbortHandle;
 use tokio::time::Instant;
 
-use super::{Claimant, Machine, Terms, within};
+use super::asking::ask;
+use super::{Claimant, Machine, Terms};
 use crate::store::Hold;
 use crate::telemetry;
 
@@ -59,14 +60,14 @@ async fn keep(machine: &Machine, claimant: &Claimant, lease: Duration, first: In
         }
         asked_before = true;
         let answer = machine.store.renew(&claimant.key, claimant.token, lease);
-        match within(if left.is_zero() { deadline } else { deadline.min(left) }, answer).await {
-            Some(Ok(Hold::Held)) => {
+        let deadline = if left.is_zero() { deadline } else { deadline.min(left) };
+        match ask("renew", &claimant.key, deadline, answer).await {
+            Some(Hold::Held) => {
                 (next, ends, asked_before) = (asked + lease / 3, asked + lease, false);
                 continue;
             }
-            Some(Ok(Hold::Lost)) => return,
-            Some(Err(error)) => telemetry::store_failed("renew", &claimant.key, &error),
-            None => telemetry::store_slow("renew", &claimant.key),
+            Some(Hold::Lost) => return,
+            None => {}
         }
         // Sooner than the next renewal would be: there is not much of the lease left.
         next = Instant::now() + lease / 12;

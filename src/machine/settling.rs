@@ -5,12 +5,13 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 use super::admission::{Admission, Phase};
+use super::asking::ask;
 use super::deadline::{either, unless};
 use super::detach::in_background;
 use super::renewal::Renewal;
 use super::running::Run;
 use super::waiters::Ending;
-use super::{Claimant, Machine, Record, Terms, Verdict, within};
+use super::{Claimant, Machine, Record, Terms, Verdict};
 use crate::claimant::Stage;
 use crate::store::Hold;
 use crate::{random, telemetry};
@@ -89,30 +90,18 @@ impl Machine {
     async fn complete(&self, terms: &Terms, claimant: &Claimant, record: &Record) -> Option<Hold> {
         let completion = record.completion(terms.retention);
         let answer = self.store.complete(&claimant.key, claimant.token, &completion);
-        match within(terms.claim_deadline, answer).await {
-            Some(Ok(hold)) => Some(hold),
-            Some(Err(error)) => {
-                telemetry::store_failed("complete", &claimant.key, &error);
-                None
-            }
-            None => {
-                telemetry::store_slow("complete", &claimant.key);
-                None
-            }
-        }
+        ask("complete", &claimant.key, terms.claim_deadline, answer).await
     }
 
     /// Gives the claim back, so that the sender's retry runs. If the store cannot be asked, the lease ends by itself.
     pub(super) async fn release(&self, deadline: Duration, claimant: &Claimant) {
         claimant.lost();
-        match within(deadline, self.store.release(&claimant.key, claimant.token)).await {
-            // Somebody else runs the event now: those who wait are waiting for them.
-            Some(Ok(Hold::Lost)) => return,
-            Some(Ok(Hold::Held)) => {}
-            Some(Err(error)) => telemetry::store_failed("release", &claimant.key, &error),
-            None => telemetry::store_slow("release", &claimant.key),
+        let answer = self.store.release(&claimant.key, claimant.token);
+        let released = ask("release", &claimant.key, deadline, answer).await;
+        // If it was lost, somebody else runs the event now: those who wait are waiting for them.
+        if released != Some(Hold::Lost) {
+            self.waiters.ended(&claimant.key, Ending::Failed);
         }
-        self.waiters.ended(&claimant.key, Ending::Failed);
     }
 
     /// The same from where nothing can be awaited.

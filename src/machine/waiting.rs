@@ -8,9 +8,9 @@ use super::claiming::Claiming;
 use super::deadline::either;
 use super::waiters::{Ending, Seat};
 use super::{Claimant, Machine, Terms};
+use crate::random;
 use crate::rejection::RejectionKind;
 use crate::store::Claim;
-use crate::{random, telemetry};
 
 const FIRST_PAUSE: Duration = Duration::from_millis(50);
 const LONGEST_PAUSE: Duration = Duration::from_millis(500);
@@ -61,13 +61,12 @@ impl Machine {
         loop {
             let since = Instant::now();
             match claiming.ask().await {
-                Ok(Claim::Fresh { attempt }) => return Waited::TookOver { attempt, since },
-                Ok(Claim::Accepted { .. } | Claim::Completed { .. }) => {
+                Some(Claim::Fresh { attempt }) => return Waited::TookOver { attempt, since },
+                Some(Claim::Accepted { .. } | Claim::Completed { .. }) => {
                     self.waiters.ended(&claimant.key, Ending::Completed);
                     return Waited::Completed;
                 }
-                Ok(Claim::InFlight { .. }) => {}
-                Err(error) => telemetry::store_failed("claim", &claimant.key, &error),
+                Some(Claim::InFlight { .. }) | None => {}
             }
             tokio::time::sleep(pause.mul_f64(0.5 + random::fraction() / 2.0)).await;
             pause = (pause * 2).min(LONGEST_PAUSE);

@@ -4,6 +4,7 @@
 
 mod admission;
 mod asking;
+mod backoff;
 mod claiming;
 mod deadline;
 mod detach;

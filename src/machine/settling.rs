@@ -6,6 +6,7 @@ use tokio::time::Instant;
 
 use super::admission::{Admission, Phase};
 use super::asking::ask;
+use super::backoff::Backoff;
 use super::deadline::{either, unless};
 use super::detach::in_background;
 use super::renewal::Renewal;
@@ -14,7 +15,7 @@ use super::waiters::Ending;
 use super::{Claimant, Machine, Record, Terms, Verdict};
 use crate::claimant::Stage;
 use crate::store::Hold;
-use crate::{random, telemetry};
+use crate::telemetry;
 
 const FIRST_PAUSE: Duration = Duration::from_millis(100);
 const LONGEST_PAUSE: Duration = Duration::from_secs(5);
@@ -143,10 +144,9 @@ impl Retry {
 
     async fn ask(&self) -> Option<Hold> {
         let started = Instant::now();
-        let mut pause = FIRST_PAUSE;
+        let mut backoff = Backoff::new(FIRST_PAUSE, LONGEST_PAUSE);
         while started.elapsed() < GIVE_UP_AFTER {
-            tokio::time::sleep(pause.mul_f64(0.5 + random::fraction() / 2.0)).await;
-            pause = (pause * 2).min(LONGEST_PAUSE);
+            backoff.pause().await;
             let hold = self.machine.complete(&self.terms, &self.claimant, &self.record).await;
             if hold.is_some() {
                 return hold;

@@ -4,11 +4,11 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 use super::admission::Phase;
+use super::backoff::Backoff;
 use super::claiming::Claiming;
 use super::deadline::either;
 use super::waiters::{Ending, Seat};
 use super::{Claimant, Machine, Terms};
-use crate::random;
 use crate::rejection::RejectionKind;
 use crate::store::Claim;
 
@@ -57,7 +57,7 @@ impl Machine {
     async fn ask_until_ended(self: &Arc<Self>, seat: &Seat<'_>, terms: &Terms, claimant: &Arc<Claimant>) -> Waited {
         let _turn = seat.turn().await;
         let mut claiming = Claiming::new(self, terms, claimant);
-        let mut pause = FIRST_PAUSE;
+        let mut backoff = Backoff::new(FIRST_PAUSE, LONGEST_PAUSE);
         loop {
             let since = Instant::now();
             match claiming.ask().await {
@@ -68,8 +68,7 @@ impl Machine {
                 }
                 Some(Claim::InFlight { .. }) | None => {}
             }
-            tokio::time::sleep(pause.mul_f64(0.5 + random::fraction() / 2.0)).await;
-            pause = (pause * 2).min(LONGEST_PAUSE);
+            backoff.pause().await;
         }
     }
 }

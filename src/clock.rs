@@ -21,7 +21,10 @@
 //! }
 //! ```
 
-use std::time::{Instant, SystemTime};
+use std::time::{Duration, Instant, SystemTime};
+
+/// Ten years: longer than any lease, retention or process lasts, and short enough to be added to any instant.
+pub(crate) const LONGEST: Duration = Duration::from_secs(10 * 365 * 24 * 3600);
 
 /// A source of time; [`SystemClock`] unless a test injects another.
 pub trait Clock: Send + Sync + 'static {

@@ -3,9 +3,10 @@
 use std::fmt;
 use std::time::SystemTime;
 
-use http::header::{AsHeaderName, HeaderMap};
+use http::header::{AsHeaderName, HeaderMap, HeaderName};
 use http::{Extensions, Method, Uri, request::Parts};
 
+use crate::error::{ConfigError, ConfigErrorKind};
 use crate::rejection::{Rejection, RejectionKind};
 
 /// The longest signature header that is looked at.
@@ -87,4 +88,9 @@ impl fmt::Debug for Head<'_> {
         let (method, path) = (self.method(), self.uri().path());
         f.debug_struct("Head").field("method", method).field("path", &path).finish_non_exhaustive()
     }
+}
+
+/// The name of a header, as a configuration gives it.
+pub(crate) fn header_name(name: &str) -> Result<HeaderName, ConfigError> {
+    name.parse().map_err(|_| ConfigError::new(ConfigErrorKind::Name, format!("{name:?} is not the name of a header")))
 }

@@ -6,14 +6,8 @@ use super::envelope::{self, EnvelopeError, Field, JsonPath};
 use super::source::Place;
 use super::{IdSource, TypeSource};
 use crate::head::Head;
+use crate::key::{LONGEST_PART, is_name, is_plain};
 use crate::rejection::{Rejection, RejectionKind};
-
-/// The longest id that is accepted, in bytes.
-const LONGEST_ID: usize = 255;
-
-/// The longest type that is kept. It is for people and for dispatch: one that cannot be shown is as good as none, and no
-/// reason to refuse a delivery.
-const LONGEST_TYPE: usize = 255;
 
 /// The id and the type of an event.
 #[derive(Debug)]
@@ -45,16 +39,8 @@ pub(crate) fn identify<'a>(
         }
     };
     check_id(&id)?;
-    Ok(Identity { id, event_type: event_type.filter(|kind| is_printable_type(kind)) })
-}
-
-fn is_printable_type(event_type: &str) -> bool {
-    (1..=LONGEST_TYPE).contains(&event_type.len()) && (is_plain(event_type) || !event_type.contains(char::is_control))
-}
-
-/// Whether there is nothing but visible ASCII in it, which is quick to tell, and nearly always so.
-fn is_plain(text: &str) -> bool {
-    text.bytes().all(|byte| byte.is_ascii_graphic())
+    // A type is for people and for dispatch: one that cannot be shown is as good as none, and no reason to refuse.
+    Ok(Identity { id, event_type: event_type.filter(|kind| is_name(kind)) })
 }
 
 fn lookup<'a>(place: &Place, head: &Head<'a>, body: &'a [u8]) -> Option<Cow<'a, str>> {
@@ -87,7 +73,7 @@ fn string_id(field: Field<'_>) -> Result<Cow<'_, str>, Rejection> {
 }
 
 fn check_id(id: &str) -> Result<(), Rejection> {
-    if id.len() > LONGEST_ID {
+    if id.len() > LONGEST_PART {
         return Err(invalid("it is longer than 255 bytes"));
     }
     if is_plain(id) && !id.is_empty() {

@@ -5,7 +5,7 @@ use http::HeaderName;
 
 use super::envelope::JsonPath;
 use crate::error::{ConfigError, ConfigErrorKind};
-use crate::head::Head;
+use crate::head::{Head, header_name};
 
 /// Names the event that a delivery carries, from its head and its verified body.
 type Namer = Arc<dyn Fn(&Head<'_>, &[u8]) -> Option<String> + Send + Sync>;
@@ -148,8 +148,4 @@ fn json_path(path: &str) -> Result<JsonPath, ConfigError> {
         let message = format!("{path:?} is not a path: write the keys that lead to the field, as in event.id");
         ConfigError::new(ConfigErrorKind::Name, message)
     })
-}
-
-fn header_name(name: &str) -> Result<HeaderName, ConfigError> {
-    name.parse().map_err(|_| ConfigError::new(ConfigErrorKind::Name, format!("{name:?} is not the name of a header")))
 }

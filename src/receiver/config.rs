@@ -5,14 +5,11 @@ use bytes::Bytes;
 use http::{HeaderValue, Method, Response, StatusCode};
 
 use crate::EventKey;
-use crate::clock::{Clock, SystemClock};
+use crate::clock::{Clock, LONGEST, SystemClock};
 use crate::identity::{IdSource, TypeSource};
 use crate::machine::{Machine, Terms};
 use crate::rejection::Rejection;
 use crate::scheme::Scheme;
-
-/// Longer than any lease or retention can mean; beyond it, adding to a clock could overflow.
-pub(super) const LONGEST: Duration = Duration::from_secs(10 * 365 * 24 * 3600);
 
 pub(super) const DEFAULT_BODY_LIMIT: usize = 1024 * 1024;
 

@@ -6,11 +6,12 @@ use bytes::Bytes;
 use http::{HeaderValue, Method, Response, StatusCode};
 use tower_layer::Layer;
 
-use super::config::{Config, LONGEST};
+use super::config::Config;
 use super::service::WebhookService;
-use crate::clock::Clock;
+use crate::clock::{Clock, LONGEST};
 use crate::error::{ConfigError, ConfigErrorKind};
 use crate::identity::{IdSource, TypeSource};
+use crate::key::is_name;
 use crate::machine::{BodyChange, DrainHandle, Machine};
 use crate::rejection::Rejection;
 use crate::scheme::Scheme;
@@ -57,7 +58,7 @@ impl WebhookLayer {
     /// When the name is empty, longer than 255 bytes, or has control characters.
     pub fn endpoint(self, name: impl Into<Arc<str>>) -> Result<Self, ConfigError> {
         let name = name.into();
-        if name.is_empty() || name.len() > 255 || name.contains(char::is_control) {
+        if !is_name(&name) {
             let message = "an endpoint's name has 1 to 255 bytes, and no control characters";
             return Err(ConfigError::new(ConfigErrorKind::Name, message));
         }

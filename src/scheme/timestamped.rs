@@ -5,6 +5,7 @@ use http::{HeaderMap, HeaderName, HeaderValue};
 use super::proof::TAG;
 use super::{Head, Outgoing, Profile, Proof, Scheme, Tolerance, hex};
 use crate::error::{ConfigError, ConfigErrorKind};
+use crate::head::header_name;
 use crate::identity::{IdSource, TypeSource};
 use crate::rejection::{Rejection, RejectionKind};
 use crate::secrets::{IntoSecrets, MacKey, SecretSet, Secrets};
@@ -80,9 +81,7 @@ impl Timestamped {
     /// # Errors
     /// When that is not the name of a header.
     pub fn header(mut self, name: &str) -> Result<Self, ConfigError> {
-        self.header = name
-            .parse()
-            .map_err(|_| ConfigError::new(ConfigErrorKind::Name, format!("{name:?} is not the name of a header")))?;
+        self.header = header_name(name)?;
         Ok(self)
     }
 

@@ -7,12 +7,10 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 use super::set::SecretSet;
+use crate::clock::LONGEST;
 
 /// A tenant's secrets, or that there is no such tenant.
 pub(super) type Known = Option<Arc<SecretSet>>;
-
-/// Longer than any process lives, and short enough to be added to any instant.
-const LONGEST: Duration = Duration::from_secs(10 * 365 * 24 * 3600);
 
 pub(super) struct TenantCache {
     time: Duration,

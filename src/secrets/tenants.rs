@@ -9,15 +9,13 @@ use super::set::{Lookup, Prepare, SecretSet};
 use super::tenant_cache::{Known, TenantCache};
 use super::{Secret, Snapshot};
 use crate::head::Head;
+use crate::key::is_name;
 use crate::rejection::{Rejection, RejectionKind};
 use crate::telemetry;
 
 type LookupError = Box<dyn Error + Send + Sync>;
 type TenantOf = dyn Fn(&Head<'_>) -> Option<String> + Send + Sync;
 type LookupAnswer = Pin<Box<dyn Future<Output = Result<Option<Vec<Secret>>, LookupError>> + Send>>;
-
-/// The longest tenant name that is looked up.
-const LONGEST_TENANT: usize = 255;
 
 /// Secrets looked up per request, for routes that serve many tenants.
 ///
@@ -92,6 +90,7 @@ impl TenantSecrets {
     }
 
     pub(super) fn begin(&self, head: &Head<'_>, prepare: Prepare) -> Result<Lookup, Rejection> {
+        // Anybody can send anything here.
         let tenant = (self.tenant_of)(head).filter(|tenant| is_name(tenant));
         let tenant: Arc<str> = tenant.ok_or(RejectionKind::UnknownTenant)?.into();
         let this = self.clone();
@@ -128,11 +127,6 @@ impl TenantSecrets {
         };
         tokio::time::timeout(self.deadline, asking).await.unwrap_or_else(|late| Err(late.into()))
     }
-}
-
-/// Whether it can be a tenant at all: anybody can send anything here.
-fn is_name(tenant: &str) -> bool {
-    (1..=LONGEST_TENANT).contains(&tenant.len()) && !tenant.contains(char::is_control)
 }
 
 impl fmt::Debug for TenantSecrets {

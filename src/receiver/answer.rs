@@ -31,7 +31,6 @@ impl Config {
     }
 
     /// A refusal before the event was known, with its one word to the operator.
-    #[cold]
     pub(super) fn refuse_and_tell<B>(&self, rejection: Rejection) -> Response<AnswerBody<B>> {
         let response = self.refuse(rejection.clone());
         telemetry::delivered(&Outcome::Refused(rejection), &Delivered::UNKNOWN);

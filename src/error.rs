@@ -3,6 +3,8 @@
 use std::error::Error;
 use std::fmt;
 
+use crate::rejection::Rejection;
+
 /// A receiver, a scheme or a secret that cannot work as configured, found when it is built.
 ///
 /// It says what was wrong and what to do; it never contains a secret.
@@ -26,12 +28,38 @@ pub enum ConfigErrorKind {
     Limit,
     /// Not the name of a header, a field or an endpoint.
     Name,
+    /// A scheme's description that cannot be read, or that lacks something.
+    Scheme,
+    /// A feature of this crate that is not enabled.
+    Feature,
 }
 
 impl ConfigError {
     /// An error for a scheme or a store of one's own; `message` must not contain a secret.
     pub fn new(kind: ConfigErrorKind, message: impl Into<Box<str>>) -> Self {
         Self { kind, message: message.into() }
+    }
+
+    pub(crate) fn secret(message: impl Into<Box<str>>) -> Self {
+        Self::new(ConfigErrorKind::Secret, message)
+    }
+
+    pub(crate) fn scheme(message: impl Into<Box<str>>) -> Self {
+        Self::new(ConfigErrorKind::Scheme, message)
+    }
+
+    #[cfg_attr(all(feature = "sha1", feature = "ed25519", feature = "p256"), expect(dead_code))]
+    pub(crate) fn feature(name: &str) -> Self {
+        Self::new(ConfigErrorKind::Feature, format!("this needs the feature {name:?} of tower-webhook: enable it"))
+    }
+
+    pub(crate) fn unsignable(rejection: &Rejection) -> Self {
+        Self::scheme(format!("this cannot be signed, it would be refused: {rejection}"))
+    }
+
+    /// The same error, of the scheme with this name.
+    pub(crate) fn of(self, scheme: &str) -> Self {
+        Self { message: format!("{scheme}: {}", self.message).into(), ..self }
     }
 
     /// Which part is wrong.

@@ -5,10 +5,10 @@
 //!
 //! ```
 //! use std::time::{Duration, SystemTime};
-//! use tower_webhook::scheme::{Scheme, Timestamped};
+//! use tower_webhook::scheme::{self, Scheme};
 //! use tower_webhook::secrets::Secret;
 //!
-//! let scheme = Timestamped::new("whsec_old")?;
+//! let scheme = scheme::stripe("whsec_old")?;
 //! let secrets = scheme.secrets().clone(); // a handle, for whoever rotates
 //!
 //! let tomorrow = SystemTime::now() + Duration::from_secs(24 * 3600);
@@ -19,21 +19,23 @@
 //! # Ok::<(), tower_webhook::ConfigError>(())
 //! ```
 
+mod algorithm;
 mod input;
-mod mac_key;
+mod key;
 mod secret;
 mod set;
 mod tenant_cache;
 mod tenants;
 
 pub use self::{
+    algorithm::Algorithm,
     input::{IntoSecrets, SecretsInput},
-    mac_key::MacKey,
+    key::Key,
     secret::Secret,
     set::{SecretSet, Secrets},
     tenants::TenantSecrets,
 };
 pub(crate) use self::{
-    mac_key::Mac,
-    set::{Found, Lookup, Snapshot},
+    key::{Mac, Signature, Tag},
+    set::{Found, Lookup, Prepared, Snapshot},
 };

@@ -8,7 +8,7 @@ use arc_swap::{ArcSwap, Guard};
 
 use super::input::{self, IntoSecrets, SecretsInput};
 use super::tenants::TenantSecrets;
-use super::{MacKey, Secret};
+use super::{Key, Secret};
 use crate::error::{ConfigError, ConfigErrorKind};
 use crate::head::Head;
 use crate::rejection::Rejection;
@@ -17,12 +17,12 @@ use crate::rejection::Rejection;
 const MOST_SECRETS: usize = 8;
 
 /// How a scheme turns the text of a secret into key material.
-pub(super) type Prepare = fn(&str) -> Result<MacKey, ConfigError>;
+pub(super) type Prepare = dyn Fn(&str) -> Result<Key, ConfigError> + Send + Sync;
 
 /// The secrets of one scheme: a set that rotates, or a lookup per tenant. Clones share it.
 #[derive(Clone)]
 pub struct Secrets {
-    prepare: Prepare,
+    prepare: Arc<Prepare>,
     source: Source,
 }
 
@@ -37,10 +37,14 @@ impl Secrets {
     ///
     /// # Errors
     /// When there is no secret, more than eight, two under one label, or one that `prepare` refuses.
-    pub fn new(input: impl IntoSecrets, prepare: fn(&str) -> Result<MacKey, ConfigError>) -> Result<Self, ConfigError> {
+    pub fn new(
+        input: impl IntoSecrets,
+        prepare: impl Fn(&str) -> Result<Key, ConfigError> + Send + Sync + 'static,
+    ) -> Result<Self, ConfigError> {
+        let prepare: Arc<Prepare> = Arc::new(prepare);
         let source = match input.into_secrets()? {
             SecretsInput::Set(secrets) => {
-                Source::Set(Arc::new(ArcSwap::from_pointee(SecretSet::new(&secrets, prepare)?)))
+                Source::Set(Arc::new(ArcSwap::from_pointee(SecretSet::new(&secrets, &*prepare)?)))
             }
             SecretsInput::Tenants(tenants) => Source::Tenants(tenants),
         };
@@ -60,7 +64,7 @@ impl Secrets {
             return Err(refused("these secrets come from a lookup: change what it answers, and call forget"));
         };
         let secrets = input::collect(secrets)?;
-        current.store(Arc::new(SecretSet::new(&secrets, self.prepare)?));
+        current.store(Arc::new(SecretSet::new(&secrets, &*self.prepare)?));
         Ok(())
     }
 
@@ -77,7 +81,7 @@ impl Secrets {
     pub(crate) fn begin(&self, head: &Head<'_>) -> Result<Found, Rejection> {
         match &self.source {
             Source::Set(current) => Ok(Found::Now(current.load())),
-            Source::Tenants(tenants) => tenants.begin(head, self.prepare).map(Found::Later),
+            Source::Tenants(tenants) => tenants.begin(head, &self.prepare).map(Found::Later),
         }
     }
 }
@@ -100,31 +104,33 @@ impl fmt::Debug for Secrets {
     }
 }
 
-/// The secrets that were looked up for one delivery, and whose they are.
+/// The secrets that were looked up for one delivery, and the tenant that they belong to, if to one.
 pub(crate) struct Snapshot {
     pub(crate) set: Arc<SecretSet>,
-    pub(crate) tenant: Arc<str>,
+    pub(crate) tenant: Option<Arc<str>>,
 }
 
 /// An immutable set of prepared secrets.
-pub struct SecretSet(Box<[Prepared]>);
+pub struct SecretSet(Box<[Arc<Prepared>]>);
 
-struct Prepared {
-    label: Arc<str>,
+/// One secret, ready to verify with.
+pub(crate) struct Prepared {
+    pub(crate) label: Box<str>,
+    pub(crate) key: Key,
     expires_at: Option<SystemTime>,
-    key: MacKey,
 }
 
 impl SecretSet {
-    pub(super) fn new(secrets: &[Secret], prepare: Prepare) -> Result<Self, ConfigError> {
+    pub(super) fn new(secrets: &[Secret], prepare: &Prepare) -> Result<Self, ConfigError> {
         if secrets.is_empty() {
             return Err(refused("no secret was given: deliveries cannot be verified without one"));
         }
         if secrets.len() > MOST_SECRETS {
             return Err(refused("more than 8 secrets were given: remove those that no sender uses any more"));
         }
-        let prepared = secrets.iter().enumerate().map(|(index, secret)| Prepared::new(index, secret, prepare));
-        let prepared: Box<[Prepared]> = prepared.collect::<Result<_, _>>()?;
+        let prepared =
+            secrets.iter().enumerate().map(|(index, secret)| Prepared::new(index, secret, prepare).map(Arc::new));
+        let prepared: Box<[Arc<Prepared>]> = prepared.collect::<Result<_, _>>()?;
         let labels: std::collections::HashSet<_> = prepared.iter().map(|secret| &secret.label).collect();
         if labels.len() != prepared.len() {
             return Err(refused("two secrets have one label: telemetry could not tell them apart"));
@@ -133,17 +139,27 @@ impl SecretSet {
     }
 
     /// The label and the key of every secret that counts at `now`.
-    pub fn active(&self, now: SystemTime) -> impl Iterator<Item = (&Arc<str>, &MacKey)> {
-        self.0
-            .iter()
-            .filter(move |secret| secret.expires_at.is_none_or(|expiry| now < expiry))
-            .map(|secret| (&secret.label, &secret.key))
+    pub fn active(&self, now: SystemTime) -> impl Iterator<Item = (&str, &Key)> {
+        self.prepared(now).map(|secret| (&*secret.label, &secret.key))
+    }
+
+    /// The key of the first secret that counts at `now`: what a sender signs with that sends one signature.
+    ///
+    /// # Errors
+    /// When every secret has expired.
+    pub fn first_active(&self, now: SystemTime) -> Result<&Key, ConfigError> {
+        let mut active = self.active(now);
+        active.next().map(|(_, key)| key).ok_or_else(|| refused("every secret has expired: there is none to sign with"))
+    }
+
+    pub(crate) fn prepared(&self, now: SystemTime) -> impl Iterator<Item = &Arc<Prepared>> {
+        self.0.iter().filter(move |secret| secret.expires_at.is_none_or(|expiry| now < expiry))
     }
 }
 
 impl Prepared {
-    fn new(index: usize, secret: &Secret, prepare: Prepare) -> Result<Self, ConfigError> {
-        let label = secret.given_label().cloned().unwrap_or_else(|| (index + 1).to_string().into());
+    fn new(index: usize, secret: &Secret, prepare: &Prepare) -> Result<Self, ConfigError> {
+        let label = secret.given_label().map_or_else(|| (index + 1).to_string().into(), |label| Box::from(&**label));
         Ok(Self { label, expires_at: secret.expiry(), key: prepare(secret.text())? })
     }
 }

@@ -156,8 +156,8 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn unknown_tenants_never_push_out_known_ones() {
         let cache = cache(2);
-        let set = SecretSet::new(&[super::super::Secret::new("s").expect("valid")], |text| {
-            super::super::MacKey::hmac_sha256(text.as_bytes())
+        let set = SecretSet::new(&[super::super::Secret::new("s").expect("valid")], &|text: &str| {
+            super::super::Key::hmac_sha256(text.as_bytes())
         });
         cache.put(&"real".into(), Some(Arc::new(set.expect("valid"))), 0);
         for n in 0..1_000 {

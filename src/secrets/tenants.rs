@@ -32,7 +32,7 @@ type LookupAnswer = Pin<Box<dyn Future<Output = Result<Option<Vec<Secret>>, Look
 /// by something that is no secret, or cannot be guessed.
 ///
 /// ```
-/// use tower_webhook::scheme::Timestamped;
+/// use tower_webhook::scheme;
 /// use tower_webhook::secrets::{Secret, TenantSecrets};
 ///
 /// let secrets = TenantSecrets::new(
@@ -42,7 +42,7 @@ type LookupAnswer = Pin<Box<dyn Future<Output = Result<Option<Vec<Secret>>, Look
 ///         Ok((tenant == "acme").then(|| Secret::new("whsec_acme").map(|secret| vec![secret])).transpose()?)
 ///     },
 /// );
-/// let scheme = Timestamped::new(secrets)?;
+/// let scheme = scheme::stripe(secrets)?;
 /// # Ok::<(), tower_webhook::ConfigError>(())
 /// ```
 #[derive(Clone)]
@@ -50,6 +50,7 @@ pub struct TenantSecrets {
     tenant_of: Arc<TenantOf>,
     lookup: Arc<dyn Fn(String) -> LookupAnswer + Send + Sync>,
     deadline: Duration,
+    in_key: bool,
     cache: Arc<TenantCache>,
 }
 
@@ -65,6 +66,7 @@ impl TenantSecrets {
             tenant_of: Arc::new(tenant_of),
             lookup: Arc::new(move |tenant| Box::pin(lookup(tenant))),
             deadline: Duration::from_secs(2),
+            in_key: true,
             cache: Arc::new(TenantCache::new(10_000, Duration::from_secs(60))),
         }
     }
@@ -74,6 +76,14 @@ impl TenantSecrets {
     #[must_use]
     pub fn cache(mut self, tenants: usize, time: Duration) -> Self {
         self.cache = Arc::new(TenantCache::new(tenants, time));
+        self
+    }
+
+    /// What is named is a key that the sender signed with, and not a tenant: it does not become part of the event's key, or a
+    /// retry that is signed with the next one would run again.
+    #[must_use]
+    pub fn by_key_id(mut self) -> Self {
+        self.in_key = false;
         self
     }
 
@@ -89,17 +99,17 @@ impl TenantSecrets {
         self.cache.forget(tenant);
     }
 
-    pub(super) fn begin(&self, head: &Head<'_>, prepare: Prepare) -> Result<Lookup, Rejection> {
+    pub(super) fn begin(&self, head: &Head<'_>, prepare: &Arc<Prepare>) -> Result<Lookup, Rejection> {
         // Anybody can send anything here.
         let tenant = (self.tenant_of)(head).filter(|tenant| is_name(tenant));
         let tenant: Arc<str> = tenant.ok_or(RejectionKind::UnknownTenant)?.into();
-        let this = self.clone();
-        Ok(Box::pin(async move { this.snapshot(tenant, prepare).await }))
+        let (this, prepare) = (self.clone(), prepare.clone());
+        Ok(Box::pin(async move { this.snapshot(tenant, &*prepare).await }))
     }
 
-    async fn snapshot(&self, tenant: Arc<str>, prepare: Prepare) -> Result<Snapshot, Rejection> {
+    async fn snapshot(&self, tenant: Arc<str>, prepare: &Prepare) -> Result<Snapshot, Rejection> {
         match self.find(&tenant, prepare).await {
-            Ok(Some(set)) => Ok(Snapshot { set, tenant }),
+            Ok(Some(set)) => Ok(Snapshot { set, tenant: Some(tenant).filter(|_| self.in_key) }),
             Ok(None) => Err(RejectionKind::UnknownTenant.into()),
             Err(error) => {
                 telemetry::lookup_failed(&tenant, &*error);
@@ -108,7 +118,7 @@ impl TenantSecrets {
         }
     }
 
-    async fn find(&self, tenant: &Arc<str>, prepare: Prepare) -> Result<Known, LookupError> {
+    async fn find(&self, tenant: &Arc<str>, prepare: &Prepare) -> Result<Known, LookupError> {
         if let Some(known) = self.cache.get(tenant) {
             return Ok(known);
         }

@@ -1,0 +1,160 @@
+use std::fmt;
+
+use hmac::Hmac;
+use hmac::digest::KeyInit;
+use sha2::{Digest, Sha256};
+use zeroize::Zeroizing;
+
+use super::ed25519::Ed25519Key;
+use super::p256::P256Key;
+use super::sha1::HmacSha1;
+use super::{Mac, Signature, Tag};
+use crate::error::ConfigError;
+use crate::secrets::Algorithm;
+
+/// Key material, ready to compute with: a MAC is keyed once, and cloned for every delivery.
+///
+/// A scheme makes it from the text of a [`Secret`](super::super::Secret), so that how a secret is decoded is part of the
+/// scheme and never guessed. It never prints, and its state is overwritten when it is dropped.
+#[derive(Clone)]
+pub struct Key {
+    algorithm: Algorithm,
+    material: Material,
+}
+
+#[derive(Clone)]
+enum Material {
+    Mac(Mac),
+    Token { digest: Tag, token: Zeroizing<Vec<u8>> },
+    Ed25519(Box<Ed25519Key>),
+    P256(Box<P256Key>),
+}
+
+impl Key {
+    /// The key for `algorithm` that these bytes are.
+    ///
+    /// Ed25519 takes a public key of 32 bytes, or a private one of 64, the seed and its public key; ECDSA a public key as
+    /// SubjectPublicKeyInfo or a point in SEC 1, or a private one as PKCS #8. A private key also signs: for senders and tests.
+    ///
+    /// # Errors
+    /// When there are no bytes, or they cannot be such a key, or the algorithm's feature is off.
+    pub fn new(algorithm: Algorithm, bytes: &[u8]) -> Result<Self, ConfigError> {
+        if bytes.is_empty() {
+            return Err(ConfigError::secret("the secret decodes to no bytes at all"));
+        }
+        let material = match algorithm {
+            Algorithm::HmacSha256 => Material::Mac(Mac::HmacSha256(
+                Hmac::new_from_slice(bytes).map_err(|_| ConfigError::secret("the secret cannot be a key"))?,
+            )),
+            Algorithm::HmacSha1 => Material::Mac(Mac::HmacSha1(HmacSha1::new(bytes)?)),
+            Algorithm::KeyedSha256 => Material::Mac(Mac::KeyedSha256(Sha256::new_with_prefix(bytes))),
+            Algorithm::Token => {
+                Material::Token { digest: Sha256::digest(bytes).into(), token: Zeroizing::new(bytes.to_vec()) }
+            }
+            Algorithm::Ed25519 => Material::Ed25519(Ed25519Key::new(bytes)?),
+            Algorithm::EcdsaP256 => Material::P256(P256Key::new(bytes)?),
+        };
+        Ok(Self { algorithm, material })
+    }
+
+    /// HMAC-SHA256 under these bytes.
+    ///
+    /// # Errors
+    /// When there are none: anyone could sign.
+    pub fn hmac_sha256(bytes: &[u8]) -> Result<Self, ConfigError> {
+        Self::new(Algorithm::HmacSha256, bytes)
+    }
+
+    /// What this key signs with.
+    #[must_use]
+    pub fn algorithm(&self) -> Algorithm {
+        self.algorithm
+    }
+
+    /// The signature over `message`, given in parts.
+    ///
+    /// # Errors
+    /// When this is a public key, which only verifies.
+    pub fn sign(&self, message: &[&[u8]]) -> Result<Vec<u8>, ConfigError> {
+        let public = || {
+            ConfigError::secret("a public key cannot sign: build the sender's scheme with the private key of the pair")
+        };
+        match &self.material {
+            Material::Mac(mac) => {
+                let mut mac = mac.clone();
+                message.iter().for_each(|part| mac.feed(part));
+                let length = if self.algorithm == Algorithm::HmacSha1 { 20 } else { 32 };
+                Ok(mac.finish()[..length].to_vec())
+            }
+            Material::Token { token, .. } => Ok(token.to_vec()),
+            Material::Ed25519(key) => key.sign(message).ok_or_else(public),
+            Material::P256(key) => key.sign(message).ok_or_else(public),
+        }
+    }
+
+    /// Whether it can sign, and not only verify.
+    #[must_use]
+    pub fn can_sign(&self) -> bool {
+        self.sign(&[]).is_ok()
+    }
+
+    /// A computation that is fed with the message; `None` where there is nothing to feed before its end.
+    pub(crate) fn start(&self) -> Option<Mac> {
+        match &self.material {
+            Material::Mac(mac) => Some(mac.clone()),
+            _ => None,
+        }
+    }
+
+    /// What a token of this key comes to, whatever the message is.
+    pub(crate) fn token(&self) -> Option<&Tag> {
+        match &self.material {
+            Material::Token { digest, .. } => Some(digest),
+            _ => None,
+        }
+    }
+
+    /// Whether this public key's owner signed the whole message. What is compared here is no secret.
+    pub(crate) fn verifies(&self, signature: &Signature, message: &[&[u8]]) -> bool {
+        match (&self.material, signature) {
+            (Material::Ed25519(key), Signature::Asymmetric(Algorithm::Ed25519, bytes)) => key.verifies(bytes, message),
+            (Material::P256(key), Signature::Asymmetric(Algorithm::EcdsaP256, bytes)) => key.verifies(bytes, message),
+            _ => false,
+        }
+    }
+}
+
+impl fmt::Debug for Key {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Key({}, ..)", self.algorithm)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use zeroize::ZeroizeOnDrop;
+
+    use super::*;
+
+    #[test]
+    fn keyed_state_is_overwritten_when_dropped() {
+        fn overwritten<T: ZeroizeOnDrop>() {}
+        overwritten::<sha2::block_api::Sha256VarCore>();
+    }
+
+    #[test]
+    fn no_bytes_are_no_key() {
+        for algorithm in [Algorithm::HmacSha256, Algorithm::KeyedSha256, Algorithm::Token, Algorithm::Ed25519] {
+            assert!(Key::new(algorithm, b"").is_err());
+        }
+    }
+
+    #[cfg(feature = "ed25519")]
+    #[test]
+    fn weak_and_torn_ed25519_keys_are_refused() {
+        let identity = std::array::from_fn::<u8, 32, _>(|at| u8::from(at == 0));
+        assert!(Key::new(Algorithm::Ed25519, &identity).is_err());
+        assert!(Key::new(Algorithm::Ed25519, &[7; 31]).is_err());
+        assert!(Key::new(Algorithm::Ed25519, &[7; 64]).is_err(), "the second half is not the seed's public key");
+    }
+}

@@ -3,6 +3,7 @@
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, Ordering};
 
 use crate::EventKey;
+use crate::guard::Guard;
 use crate::store::{ClaimToken, Fingerprint};
 
 /// Who claims what, and whether they hold it: shared by the machine, the renewal task and the handler's event.
@@ -12,6 +13,8 @@ pub(crate) struct Claimant {
     pub(crate) token: ClaimToken,
     pub(crate) fingerprint: Fingerprint,
     pub(crate) event_type: Option<Box<str>>,
+    pub(crate) guard: Option<Guard>,
+    deduplicated: bool,
     attempt: AtomicU32,
     held: AtomicBool,
     has_held: AtomicBool,
@@ -33,17 +36,41 @@ pub(crate) enum Stage {
 
 impl Claimant {
     pub(crate) fn new(key: EventKey, fingerprint: Fingerprint, event_type: Option<Box<str>>) -> Self {
+        Self::with_token(ClaimToken::random(), key, fingerprint, event_type)
+    }
+
+    /// Of an event that is not deduplicated. Its token is its id: no other delivery has it.
+    pub(crate) fn of_no_id(endpoint: &str, tenant: Option<&str>, event_type: Option<Box<str>>) -> Self {
+        let token = ClaimToken::random();
+        let key = EventKey::new(endpoint, tenant, &token.to_string());
+        let fingerprint = Fingerprint::default();
+        Self { deduplicated: false, ..Self::with_token(token, key, fingerprint, event_type) }
+    }
+
+    fn with_token(token: ClaimToken, key: EventKey, fingerprint: Fingerprint, event_type: Option<Box<str>>) -> Self {
         Self {
             key,
-            token: ClaimToken::random(),
+            token,
             fingerprint,
             event_type,
+            guard: None,
+            deduplicated: true,
             attempt: AtomicU32::new(0),
             held: AtomicBool::new(false),
             has_held: AtomicBool::new(false),
             body_changed: AtomicBool::new(false),
             stage: AtomicU8::new(Stage::Outside as u8),
         }
+    }
+
+    /// The same claimant, with its body bound to its id.
+    pub(crate) fn guarded(self, guard: Guard) -> Self {
+        Self { guard: Some(guard), ..self }
+    }
+
+    /// Whether the event has an id to be remembered by.
+    pub(crate) fn is_deduplicated(&self) -> bool {
+        self.deduplicated
     }
 
     pub(crate) fn attempt(&self) -> Option<u32> {

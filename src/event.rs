@@ -8,6 +8,7 @@ use bytes::Bytes;
 
 use crate::EventKey;
 use crate::claimant::Claimant;
+use crate::scheme::Verified;
 use crate::store::ClaimToken;
 
 /// A verified event, in the extensions of every request that reaches the inner service.
@@ -39,8 +40,7 @@ pub struct Untyped;
 pub(crate) struct Facts {
     pub(crate) claimant: Arc<Claimant>,
     pub(crate) body: Bytes,
-    pub(crate) secret_label: Arc<str>,
-    pub(crate) signed_at: Option<SystemTime>,
+    pub(crate) verified: Verified,
     pub(crate) received_at: SystemTime,
     pub(crate) id_authenticated: bool,
 }
@@ -57,7 +57,7 @@ impl WebhookEvent {
 }
 
 impl<T> WebhookEvent<T> {
-    /// The event's id: the same on every delivery of this event.
+    /// The event's id: the same on every delivery of this event, unless it [is not deduplicated](Self::is_deduplicated).
     #[must_use]
     pub fn id(&self) -> &str {
         self.key().id()
@@ -66,7 +66,15 @@ impl<T> WebhookEvent<T> {
     /// Whether the signature covers the id.
     #[must_use]
     pub fn id_is_authenticated(&self) -> bool {
-        self.facts.id_authenticated
+        self.facts.id_authenticated && self.is_deduplicated()
+    }
+
+    /// Whether the event has an id to be recognised by. One that has none
+    /// ([`IdSource::none`](crate::identity::IdSource::none)) runs at every delivery, and
+    /// its `id` is made up anew each time.
+    #[must_use]
+    pub fn is_deduplicated(&self) -> bool {
+        self.facts.claimant.is_deduplicated()
     }
 
     /// The event's type, where the sender gives one.
@@ -114,7 +122,7 @@ impl<T> WebhookEvent<T> {
     /// When the sender signed this delivery, where the scheme says.
     #[must_use]
     pub fn signed_at(&self) -> Option<SystemTime> {
-        self.facts.signed_at
+        self.facts.verified.signed_at()
     }
 
     /// When this delivery was received.
@@ -126,7 +134,7 @@ impl<T> WebhookEvent<T> {
     /// The label of the secret that matched.
     #[must_use]
     pub fn secret_label(&self) -> &str {
-        &self.facts.secret_label
+        self.facts.verified.secret_label()
     }
 
     /// How often the event has been claimed, this time included, where the store counts.

@@ -4,6 +4,7 @@ use std::array;
 use std::borrow::Cow;
 use std::error::Error;
 use std::fmt;
+use std::iter;
 
 use super::json::{JsonError, Scanner};
 pub(crate) use super::path::JsonPath;
@@ -18,6 +19,26 @@ pub(crate) fn read<'a, const N: usize>(body: &'a [u8], paths: [&JsonPath; N]) ->
     Ok(reader.fields)
 }
 
+/// The raw text of each element of an array, such as a [`Field::Other`] holds; `None` when it is no array.
+pub(crate) fn elements(array: &str) -> Option<impl Iterator<Item = &str>> {
+    let mut scanner = Scanner::new(array);
+    if scanner.peek_token() != b'[' {
+        return None;
+    }
+    // As a whole first: an array that breaks off has no elements, not some.
+    let mut whole = scanner;
+    whole.skip_value().and_then(|()| whole.end()).ok()?;
+    let mut more = scanner.begin_value().ok()?;
+    Some(iter::from_fn(move || {
+        if !more {
+            return None;
+        }
+        let element = scanner.raw_value().ok()?;
+        more = scanner.next_item().ok()?;
+        Some(element)
+    }))
+}
+
 /// What stands at a path.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Field<'a> {
@@ -25,8 +46,19 @@ pub(crate) enum Field<'a> {
     Absent,
     /// A string, unescaped.
     Text(Cow<'a, str>),
-    /// A number, boolean, null, array or object.
-    Other,
+    /// A number, boolean, null, array or object, as it is written there.
+    Other(&'a str),
+}
+
+impl<'a> Field<'a> {
+    /// The string, if it is one.
+    #[inline(always)]
+    pub(crate) fn text(self) -> Option<Cow<'a, str>> {
+        match self {
+            Self::Text(text) => Some(text),
+            Self::Absent | Self::Other(_) => None,
+        }
+    }
 }
 
 /// Why a body is not an event's.
@@ -130,12 +162,13 @@ impl<'a, const N: usize> Reader<'a, '_, N> {
                 self.found(ending, &Field::Text(text));
             }
             b'{' if deeper.contains(&true) => {
-                self.found(ending, &Field::Other);
+                let start = self.scanner.offset();
                 self.object(deeper, level + 1)?;
+                self.found(ending, &Field::Other(self.scanner.text_since(start)));
             }
             _ => {
-                self.found(ending, &Field::Other);
-                self.scanner.skip_value()?;
+                let raw = self.scanner.raw_value()?;
+                self.found(ending, &Field::Other(raw));
             }
         }
         Ok(())

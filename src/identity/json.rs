@@ -106,6 +106,14 @@ impl<'a> Scanner<'a> {
         Ok(Cow::Borrowed(plain))
     }
 
+    /// Consumes one value and returns its text, without the white space around it.
+    pub(super) fn raw_value(&mut self) -> Result<&'a str> {
+        self.peek_token();
+        let start = self.offset();
+        self.skip_value()?;
+        Ok(self.text_since(start))
+    }
+
     /// Consumes one value, whatever it holds.
     pub(super) fn skip_value(&mut self) -> Result<()> {
         // A copy can live in registers; through `self` every step would go to memory.
@@ -208,7 +216,7 @@ impl<'a> Scanner<'a> {
     fn plain(&mut self) -> &'a str {
         let start = self.offset();
         self.rest = skip_run(self.rest, not_plain);
-        &self.text[start..self.offset()]
+        self.text_since(start)
     }
 
     #[cold]
@@ -295,9 +303,16 @@ impl<'a> Scanner<'a> {
         self.rest = self.rest.get(count..).unwrap_or_default();
     }
 
+    /// How many bytes are consumed.
     #[inline(always)]
-    fn offset(&self) -> usize {
+    pub(super) fn offset(&self) -> usize {
         self.text.len() - self.rest.len()
+    }
+
+    /// What was consumed since the scanner stood at `start`.
+    #[inline(always)]
+    pub(super) fn text_since(&self, start: usize) -> &'a str {
+        &self.text[start..self.offset()]
     }
 
     #[inline(always)]

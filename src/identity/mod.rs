@@ -2,7 +2,7 @@
 //!
 //! The id decides what counts as a duplicate, so it is chosen explicitly, and every [`IdSource`] says whether the
 //! signature covers it. An id that is not signed is no protection from replays: whoever captured a delivery can send it
-//! again under another id.
+//! again under another id. Where senders put their ids in more than one place, [`IdSource::or`] tries them in turn.
 //!
 //! ```
 //! use tower_webhook::identity::IdSource;
@@ -13,13 +13,20 @@
 //! # Ok::<(), tower_webhook::ConfigError>(())
 //! ```
 
-mod envelope;
+mod digest;
+pub(crate) mod envelope;
+mod id_source;
 mod json;
 mod open;
 mod path;
+mod place;
 mod read;
 mod run;
-mod source;
+mod type_source;
 
-pub(crate) use self::read::identify;
-pub use self::source::{IdSource, TypeSource};
+pub(crate) use self::{
+    digest::typed_digest,
+    place::json_path,
+    read::{Identity, identify},
+};
+pub use self::{id_source::IdSource, type_source::TypeSource};

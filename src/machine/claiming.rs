@@ -34,7 +34,8 @@ impl<'a> Claiming<'a> {
             .event_type(claimant.event_type.as_deref());
         self.in_doubt = true;
         claimant.enter(Stage::Engaged);
-        let claim = ask("claim", &claimant.key, terms.claim_deadline, machine.store.claim(&request)).await?;
+        let claim =
+            ask("claim", &claimant.key, terms.claim_deadline, machine.store_of(claimant).claim(&request)).await?;
         self.in_doubt = false;
         if !matches!(claim, Claim::Fresh { .. }) {
             claimant.enter(Stage::Outside);
@@ -53,7 +54,7 @@ impl Drop for Claiming<'_> {
         let admission = machine.gate.hold();
         in_background(async move {
             // Not told: the claim's own failure was.
-            let _ = within(deadline, machine.store.release(&claimant.key, claimant.token)).await;
+            let _ = within(deadline, machine.store_of(&claimant).release(&claimant.key, claimant.token)).await;
             drop(admission);
         });
     }

@@ -90,14 +90,14 @@ impl Machine {
     /// One attempt to complete; `None` when the store could not be asked.
     async fn complete(&self, terms: &Terms, claimant: &Claimant, record: &Record) -> Option<Hold> {
         let completion = record.completion(terms.retention);
-        let answer = self.store.complete(&claimant.key, claimant.token, &completion);
+        let answer = self.store_of(claimant).complete(&claimant.key, claimant.token, &completion);
         ask("complete", &claimant.key, terms.claim_deadline, answer).await
     }
 
     /// Gives the claim back, so that the sender's retry runs. If the store cannot be asked, the lease ends by itself.
     pub(super) async fn release(&self, deadline: Duration, claimant: &Claimant) {
         claimant.lost();
-        let answer = self.store.release(&claimant.key, claimant.token);
+        let answer = self.store_of(claimant).release(&claimant.key, claimant.token);
         let released = ask("release", &claimant.key, deadline, answer).await;
         // If it was lost, somebody else runs the event now: those who wait are waiting for them.
         if released != Some(Hold::Lost) {

@@ -37,7 +37,7 @@ fn fields_are_found_wherever_they_stand() {
 fn paths_may_share_keys_and_contain_one_another() {
     let paths = [&path("event"), &path("event.id"), &path("event.type"), &path("event.id")];
     let body = br#"{"event": {"type": "t", "id": "i"}}"#;
-    assert_eq!(read(body, paths), Ok([Field::Other, text("i"), text("t"), text("i")]));
+    assert_eq!(read(body, paths), Ok([Field::Other(r#"{"type": "t", "id": "i"}"#), text("i"), text("t"), text("i")]));
     assert_eq!(read(br#"{"event": "e"}"#, paths), Ok([text("e"), Field::Absent, Field::Absent, Field::Absent]));
     let ninth = br#"{"a":{"a":{"a":{"a":{"a":{"a":{"a":{"a":"deep"}}}}}}}}"#;
     assert_eq!(read(ninth, [&path("a.a.a.a.a.a.a.a")]), Ok([text("deep")]));
@@ -46,9 +46,50 @@ fn paths_may_share_keys_and_contain_one_another() {
 #[test]
 fn only_strings_are_text() {
     for other in ["1", "null", "true", "false", "[]", "[\"id\"]", "{}", "{\"id\": \"x\"}", "-1.5e3"] {
-        assert_eq!(read_id(format!("{{\"id\": {other}}}").as_bytes()), Ok(Field::Other), "{other}");
+        assert_eq!(read_id(format!("{{\"id\": {other}}}").as_bytes()), Ok(Field::Other(other)), "{other}");
     }
     assert_eq!(read_id(br#"{"id": ""}"#), Ok(text("")));
+}
+
+#[test]
+fn raw_texts_are_what_stands_there_and_nothing_around_it() {
+    let body =
+        "\n{ \"id\" :\t[ 1 , { \"é\" : \"🦀 ]\" } ]\r\n, \"at\":  1700000000123 ,\"o\":{ \"in\" : { } , \"x\":0 } }";
+    let fields = read(body.as_bytes(), [&path("id"), &path("at"), &path("o"), &path("o.in")]);
+    let expected = ["[ 1 , { \"é\" : \"🦀 ]\" } ]", "1700000000123", "{ \"in\" : { } , \"x\":0 }", "{ }"];
+    assert_eq!(fields, Ok(expected.map(Field::Other)));
+}
+
+#[test]
+fn elements_are_the_raw_texts_in_an_array() {
+    for (array, expected) in [
+        ("[]", &[][..]),
+        (" [\n] ", &[]),
+        ("[1]", &["1"]),
+        (" [ 1 , \"a,]\" , null,[2, 3] ,{\"b\": [ ]} ]\n", &["1", "\"a,]\"", "null", "[2, 3]", "{\"b\": [ ]}"]),
+        ("[\"é\",\"\\u00e9\"]", &["\"é\"", "\"\\u00e9\""]),
+    ] {
+        let found: Vec<_> = elements(array).unwrap_or_else(|| panic!("{array}")).collect();
+        assert_eq!(found, expected, "{array}");
+    }
+}
+
+#[test]
+fn what_is_no_array_has_no_elements() {
+    let too_deep = nested(128);
+    for other in
+        ["", " ", "1", "null", "\"[]\"", "{}", "{\"a\": []}", "[", "[1", "[1,]", "[1 2]", "[] 1", "[]]", &too_deep]
+    {
+        assert!(elements(other).is_none(), "{other}");
+    }
+}
+
+#[test]
+fn items_of_a_field_are_read_like_bodies() {
+    let body = br#"{"items": [{"item": {"id": "a", "n": 1}}, {"item": {"id": "b"}}, 3]}"#;
+    let Ok([Field::Other(items)]) = read(body, [&path("items")]) else { panic!("an array") };
+    let ids = elements(items).expect("an array").map(|item| read(item.as_bytes(), [&path("item.id")]));
+    assert_eq!(ids.collect::<Vec<_>>(), [Ok([text("a")]), Ok([text("b")]), Ok([Field::Absent])]);
 }
 
 #[test]
@@ -135,7 +176,7 @@ fn values_nobody_reads_need_only_be_grammatical() {
         let body = format!("{{\"x\": {value}, \"y\": {{\"id\": [{value}]}}, \"id\": \"i\"}}");
         assert_eq!(read_id(body.as_bytes()), Ok(text("i")), "{body}");
     }
-    assert_eq!(read_id(br#"{"x": {"a": 1, "a": 2}, "x": 0, "id": {"b": 0}}"#), Ok(Field::Other));
+    assert_eq!(read_id(br#"{"x": {"a": 1, "a": 2}, "x": 0, "id": {"b": 0}}"#), Ok(Field::Other(r#"{"b": 0}"#)));
 }
 
 #[test]
@@ -186,7 +227,7 @@ fn nesting_stops_where_serde_json_stops() {
         }
     }
     let below_a_path = |depth| format!("{{\"event\": {{\"id\": {}}}}}", nested(depth));
-    assert_eq!(read(below_a_path(125).as_bytes(), [&path("event.id")]), Ok([Field::Other]));
+    assert_eq!(read(below_a_path(125).as_bytes(), [&path("event.id")]), Ok([Field::Other(&nested(125))]));
     assert_eq!(read(below_a_path(126).as_bytes(), [&path("event.id")]), Err(EnvelopeError::TooDeep));
 }
 
@@ -232,7 +273,7 @@ impl Tree {
             return Ok(match self {
                 _ if !keys.is_empty() => Field::Absent,
                 Self::Text(found) => text(found),
-                _ => Field::Other,
+                _ => Field::Other(""),
             });
         };
         let mut found = members.iter().filter(|(key, _)| key == first);
@@ -313,11 +354,25 @@ fn agrees_with_serde_json(body: &[u8]) {
             let found = keys.map(|keys| tree.at(keys));
             let repeated = found.contains(&Err(EnvelopeError::RepeatedKey));
             let expected = if repeated { Err(EnvelopeError::RepeatedKey) } else { Ok(found.map(|f| f.expect("once"))) };
+            let fields = fields.map(|fields| array::from_fn(|i| agreeing(body, keys[i], &fields[i])));
             assert_eq!(fields, expected, "{:?}", String::from_utf8_lossy(body));
         }
         Err(error) if error.to_string().starts_with("number out of range") => {}
         Err(_) => assert!(fields.is_err(), "{:?}", String::from_utf8_lossy(body)),
     }
+}
+
+/// The field, with a raw text that was held against what `serde_json` has there left out.
+fn agreeing<'a>(body: &[u8], keys: &[&str], field: &Field<'a>) -> Field<'a> {
+    let Field::Other(raw) = field else { return field.clone() };
+    let tree = serde_json::from_slice::<Value>(body).expect("json");
+    assert_eq!(raw.trim(), *raw);
+    assert_eq!(
+        serde_json::from_str::<Value>(raw).ok().as_ref(),
+        tree.pointer(&format!("/{}", keys.join("/"))),
+        "{raw}"
+    );
+    Field::Other("")
 }
 
 fn one_of(choices: &'static [&'static str]) -> impl Strategy<Value = String> {

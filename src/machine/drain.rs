@@ -13,10 +13,10 @@ const RELEASE_TIME: Duration = Duration::from_secs(2);
 ///
 /// ```
 /// use std::time::Duration;
-/// use tower_webhook::{WebhookLayer, scheme::Timestamped, store::MemoryStore};
+/// use tower_webhook::{WebhookLayer, scheme, store::MemoryStore};
 ///
 /// # tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap().block_on(async {
-/// let layer = WebhookLayer::new(Timestamped::new("whsec_x")?, MemoryStore::new());
+/// let layer = WebhookLayer::new(scheme::timestamped("whsec_x")?, MemoryStore::new());
 /// let drain = layer.drain_handle();
 /// // … after SIGTERM:
 /// let drained = drain.drain(Duration::from_secs(20)).await;

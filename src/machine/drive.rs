@@ -82,7 +82,7 @@ pub(crate) enum Ended {
 }
 
 impl Ended {
-    fn refused(kind: RejectionKind) -> Self {
+    pub(super) fn refused(kind: RejectionKind) -> Self {
         Self::Refused(kind.into())
     }
 }
@@ -114,7 +114,7 @@ impl Machine {
         }
     }
 
-    /// A place to run in, readiness, and the claim, in this order: a claim must not age while its work queues.
+    /// A place to run in, readiness, the replay guard, and the claim, in this order: a claim must not age while its work queues.
     async fn claim<'a>(
         self: &'a Arc<Self>,
         terms: &'a Terms,
@@ -123,6 +123,10 @@ impl Machine {
     ) -> Result<Run<'a>, Ended> {
         let admission = self.gate.enter(terms.max_running).map_err(Ended::refused)?;
         self.ready(terms, work).await?;
+        if let Some(guard) = &claimant.guard {
+            // Boxed, as below.
+            Box::pin(self.pass_guard(terms, claimant, guard)).await?;
+        }
         let since = Instant::now();
         match Claiming::new(self, terms, claimant).ask().await {
             Some(Claim::Fresh { attempt }) => {

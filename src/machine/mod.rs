@@ -10,11 +10,13 @@ mod deadline;
 mod detach;
 mod drain;
 mod drive;
+mod guarding;
 mod pending;
 mod renewal;
 mod running;
 mod settling;
 mod terms;
+mod unremembered;
 mod waiters;
 mod waiting;
 

@@ -9,11 +9,11 @@ use crate::clock::{Clock, LONGEST, SystemClock};
 use crate::identity::{IdSource, TypeSource};
 use crate::machine::{Machine, Terms};
 use crate::rejection::Rejection;
-use crate::scheme::Scheme;
+use crate::scheme::{Scheme, Tolerance};
 
 pub(super) const DEFAULT_BODY_LIMIT: usize = 1024 * 1024;
 
-pub(super) type AnswerRefusal = dyn Fn(&Rejection) -> Response<Bytes> + Send + Sync;
+pub(super) type AnswerRefusal = dyn Fn(&Rejection, StatusCode) -> Response<Bytes> + Send + Sync;
 pub(super) type AnswerDuplicate = dyn Fn(&EventKey) -> Response<Bytes> + Send + Sync;
 
 /// Everything that a [`WebhookLayer`](super::WebhookLayer) was told, and the machine behind it: one allocation for a
@@ -31,6 +31,9 @@ pub(super) struct Config {
     pub(super) retry_after: HeaderValue,
     pub(super) retry_window: Option<Duration>,
     pub(super) replay_window: Option<Duration>,
+    pub(super) unsigned_status: StatusCode,
+    pub(super) forged_status: StatusCode,
+    pub(super) replay_guard: Option<Duration>,
     pub(super) terms: Terms,
     pub(super) clock: Arc<dyn Clock>,
     pub(super) completes: Arc<dyn Fn(StatusCode) -> bool + Send + Sync>,
@@ -48,7 +51,8 @@ impl Config {
             terms.ready_wait = terms.ready_wait.min(timeout / 2);
         }
         // Remembered for at least as long as it is accepted, or it could be replayed.
-        terms.retention = terms.retention.max(profile.replay_window.unwrap_or_default()).min(LONGEST);
+        let replay_window = profile.tolerance.and_then(Tolerance::window);
+        terms.retention = terms.retention.max(replay_window.unwrap_or_default()).min(LONGEST);
         Self {
             scheme,
             id: profile.id,
@@ -60,7 +64,10 @@ impl Config {
             body_deadline: Duration::from_secs(10),
             retry_after: HeaderValue::from_static("5"),
             retry_window: profile.retry_window,
-            replay_window: profile.replay_window,
+            replay_window,
+            unsigned_status: profile.unsigned_status,
+            forged_status: profile.forged_status,
+            replay_guard: None,
             terms,
             clock: Arc::new(SystemClock),
             completes: Arc::new(|status| status.is_success()),
@@ -68,5 +75,10 @@ impl Config {
             duplicate: None,
             machine: Arc::new(machine),
         }
+    }
+
+    /// For how long bodies are bound to their ids. A signed id binds itself.
+    pub(super) fn guard_window(&self) -> Option<Duration> {
+        self.replay_guard.filter(|_| !self.id.is_authenticated())
     }
 }

@@ -107,6 +107,9 @@ impl<'a> Completion<'a> {
 
 /// A short hash of a body. Two bodies with one fingerprint are taken for the same; it is no proof against forgery,
 /// which is the signature's business.
+///
+/// The [replay guard](crate::WebhookLayer::replay_guard) compares ids by theirs, which attackers choose: a store keeps all 64
+/// bits, or a part that nobody outside can foresee.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Fingerprint(u64);
 

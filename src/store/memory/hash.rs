@@ -5,6 +5,7 @@ use std::hash::{BuildHasher, Hasher, RandomState};
 use xxhash_rust::xxh3::xxh3_64_with_seed;
 
 use crate::EventKey;
+use crate::store::Fingerprint;
 
 /// A keyed 128-bit hash of an [`EventKey`]: among a hundred million events two share one with a chance below 1 in 10²².
 ///
@@ -34,11 +35,14 @@ impl KeyHash {
 pub(super) struct KeyHasher {
     state: RandomState,
     seed: u64,
+    multiplier: u64,
 }
 
 impl KeyHasher {
     pub(super) fn new() -> Self {
-        Self { state: RandomState::new(), seed: RandomState::new().hash_one(0) }
+        let state = RandomState::new();
+        let (seed, multiplier) = (RandomState::new().hash_one(0), state.hash_one(1) | 1);
+        Self { state, seed, multiplier }
     }
 
     /// One half is a pseudo-random function of the key, so that nobody can make keys collide; the other makes accidents
@@ -54,11 +58,27 @@ impl KeyHasher {
         }
         KeyHash(bytes)
     }
+
+    /// The part of a fingerprint that is kept. Two that differ are told apart but for 1 in 2³¹ stores, and nobody can tell
+    /// in advance in which: the replay guard's fingerprints are of ids that an attacker picks.
+    pub(super) fn short(&self, fingerprint: Fingerprint) -> u32 {
+        (fingerprint.as_u64().wrapping_mul(self.multiplier) >> 32) as u32
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn fingerprints_that_share_half_their_bits_are_told_apart() {
+        let hasher = KeyHasher::new();
+        let short = |value| hasher.short(Fingerprint::from_u64(value));
+        for bit in 0..64 {
+            assert_ne!(short(0x0123_4567_89ab_cdef), short(0x0123_4567_89ab_cdef ^ 1 << bit), "bit {bit}");
+        }
+        assert_eq!(short(7), short(7));
+    }
 
     #[test]
     fn one_key_has_one_hash_per_store() {

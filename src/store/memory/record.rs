@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use super::hash::KeyHash;
 use super::ticks::Ticks;
-use crate::store::{ClaimToken, Fingerprint};
+use crate::store::ClaimToken;
 
 /// One completed event.
 #[derive(Clone, Copy, Debug)]
@@ -53,11 +53,6 @@ impl Record {
     pub(super) fn is_forgotten(&self) -> bool {
         self.expires == Ticks::ZERO
     }
-}
-
-/// The part of a fingerprint that is compared.
-pub(super) fn short(fingerprint: Fingerprint) -> u32 {
-    fingerprint.as_u64() as u32
 }
 
 /// 32 bits of a token, enough to know the one that completed this very record from one that did not.

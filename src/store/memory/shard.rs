@@ -5,10 +5,10 @@ use std::time::Duration;
 use super::completed::Completed;
 use super::hash::KeyHash;
 use super::live::{Live, Running};
-use super::record::{Record, short, tag};
+use super::record::{Record, tag};
 use super::released::Released;
 use super::ticks::Ticks;
-use crate::store::{Claim, ClaimToken, Completion, Fingerprint, Hold, StoreError, StoreErrorKind};
+use crate::store::{Claim, ClaimToken, Completion, Hold, StoreError, StoreErrorKind};
 
 /// How many expired records a new claim clears away: two for the one it adds, so that they cannot pile up.
 const DROPS_PER_CLAIM: usize = 2;
@@ -32,7 +32,8 @@ pub(super) struct Bid {
     pub(super) key: KeyHash,
     pub(super) token: ClaimToken,
     pub(super) lease: Duration,
-    pub(super) fingerprint: Fingerprint,
+    /// Cut short by the store's hasher.
+    pub(super) fingerprint: u32,
 }
 
 /// A crossing of [`Limits::high`] upwards or [`Limits::low`] downwards.
@@ -72,7 +73,7 @@ impl Shard {
             return Ok(self.claim_running(&held, bid, now));
         }
         if let Some(record) = self.completed.recall(&bid.key, Ticks::floor(now)) {
-            return Ok(Claim::Completed { same_body: record.fingerprint == short(bid.fingerprint) });
+            return Ok(Claim::Completed { same_body: record.fingerprint == bid.fingerprint });
         }
         self.claim_new(bid, now)
     }
@@ -151,7 +152,7 @@ impl Shard {
     fn claim_running(&mut self, held: &Running, bid: &Bid, now: Duration) -> Claim {
         let own = held.token == bid.token;
         if !own && now < held.lease_end {
-            return Claim::InFlight { same_body: held.fingerprint == short(bid.fingerprint) };
+            return Claim::InFlight { same_body: held.fingerprint == bid.fingerprint };
         }
         let attempt = if own { held.attempt } else { held.attempt.saturating_add(1) };
         self.live.replace(bid.running(attempt, now));
@@ -203,7 +204,7 @@ impl Bid {
             key: self.key,
             token: self.token,
             lease_end: now.saturating_add(self.lease),
-            fingerprint: short(self.fingerprint),
+            fingerprint: self.fingerprint,
             attempt,
         }
     }
@@ -232,7 +233,7 @@ mod tests {
         fn complete(&mut self, id: usize, retention: Duration, now: Duration) {
             let key = self.hasher.hash(&EventKey::new("/hook", None, &id.to_string()));
             let token = ClaimToken::random();
-            let bid = Bid { key, token, lease: LEASE, fingerprint: Fingerprint::default() };
+            let bid = Bid { key, token, lease: LEASE, fingerprint: 0 };
             assert!(matches!(self.shard.claim(&bid, now), Ok(Claim::Fresh { attempt: Some(1) })));
             let done = Completion::succeeded("200", retention);
             assert_eq!(self.shard.complete(&key, token, &done, now), Hold::Held);

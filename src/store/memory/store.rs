@@ -122,7 +122,8 @@ impl fmt::Debug for MemoryStore {
 impl Store for MemoryStore {
     async fn claim(&self, request: &ClaimRequest<'_>) -> Result<Claim, StoreError> {
         self.shared.on_shard(request.key, |shard, key, now| {
-            let bid = Bid { key, token: request.token, lease: request.lease, fingerprint: request.fingerprint };
+            let fingerprint = self.shared.hasher.short(request.fingerprint);
+            let bid = Bid { key, token: request.token, lease: request.lease, fingerprint };
             shard.claim(&bid, now)
         })
     }

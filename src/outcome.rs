@@ -32,6 +32,8 @@ pub enum Outcome {
     NotReady,
     /// Completed or durably queued before; the handler was not called.
     Duplicate,
+    /// No event, but a provider's validation of the endpoint, answered by the layer.
+    Handshake,
     /// The layer refused it, or answered in the handler's place.
     Refused(Rejection),
     /// The sender went away before the event was claimed.
@@ -53,6 +55,7 @@ impl Outcome {
             Self::Panicked => "panicked",
             Self::NotReady => "not_ready",
             Self::Duplicate => "duplicate",
+            Self::Handshake => "handshake",
             Self::Refused(_) => "refused",
             Self::Abandoned => "abandoned",
             Self::Cancelled => "cancelled",

@@ -1,6 +1,6 @@
 //! Refusals: what the operator learns of them, and what the sender does.
 //!
-//! Everything that failed verification gets one and the same 401. The reason is in the response's extensions, inside
+//! Everything that failed verification gets one and the same 401, or what the scheme's sender wants instead. The reason is in the response's extensions, inside
 //! [`Outcome`](crate::Outcome), where an outer layer can count it, and in the `tracing` event; neither reaches the sender.
 //!
 //! ```
@@ -12,6 +12,7 @@
 //! ```
 
 use std::fmt;
+use std::sync::Arc;
 
 use http::StatusCode;
 
@@ -19,33 +20,54 @@ use http::StatusCode;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Rejection {
     kind: RejectionKind,
-    detail: &'static str,
+    detail: Detail,
     seconds: u64,
+}
+
+/// A hint for the operator, which never depends on the request.
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Detail {
+    Fixed(&'static str),
+    /// Written when the scheme was built.
+    Built(Arc<str>),
 }
 
 impl Rejection {
     /// A refusal that needs no further words.
     #[must_use]
     pub const fn new(kind: RejectionKind) -> Self {
-        Self { kind, detail: "", seconds: 0 }
+        Self { kind, detail: Detail::Fixed(""), seconds: 0 }
     }
 
     /// A refusal with a hint for the operator, which must not depend on the request's contents.
     #[must_use]
     pub const fn with_detail(kind: RejectionKind, detail: &'static str) -> Self {
-        Self { kind, detail, seconds: 0 }
+        Self { kind, detail: Detail::Fixed(detail), seconds: 0 }
+    }
+
+    /// The proof cannot be read, and this is why.
+    pub(crate) const fn malformed(detail: &'static str) -> Self {
+        Self::with_detail(RejectionKind::MalformedSignature, detail)
+    }
+
+    /// The same refusal with a hint that was written when the scheme was built, unless it has one.
+    pub(crate) fn hinting(mut self, hint: &Arc<str>) -> Self {
+        if self.detail == Detail::Fixed("") {
+            self.detail = Detail::Built(hint.clone());
+        }
+        self
     }
 
     /// The timestamp is this many seconds too old.
     #[must_use]
     pub const fn stale(seconds: u64) -> Self {
-        Self { kind: RejectionKind::Stale, detail: "", seconds }
+        Self { kind: RejectionKind::Stale, detail: Detail::Fixed(""), seconds }
     }
 
     /// The timestamp is this many seconds too far in the future.
     #[must_use]
     pub const fn early(seconds: u64) -> Self {
-        Self { kind: RejectionKind::Early, detail: "", seconds }
+        Self { kind: RejectionKind::Early, detail: Detail::Fixed(""), seconds }
     }
 
     /// What was refused.
@@ -76,10 +98,11 @@ impl fmt::Display for Rejection {
         if let Some(seconds) = self.seconds_outside() {
             write!(f, ", by {seconds} s: check both clocks, or raise the tolerance")?;
         }
-        if !self.detail.is_empty() {
-            write!(f, ": {}", self.detail)?;
+        match &self.detail {
+            Detail::Fixed("") => Ok(()),
+            Detail::Fixed(detail) => write!(f, ": {detail}"),
+            Detail::Built(detail) => write!(f, ": {detail}"),
         }
-        Ok(())
     }
 }
 
@@ -101,7 +124,7 @@ macro_rules! kinds {
                 match self { $(Self::$kind => $name,)* }
             }
 
-            /// The status that the sender gets.
+            /// The status that the sender gets, where neither its scheme nor the layer says otherwise.
             #[must_use]
             pub const fn status(self) -> StatusCode {
                 match self { $(Self::$kind => StatusCode::$status,)* }
@@ -116,11 +139,11 @@ macro_rules! kinds {
 
 kinds! {
     /// The signature header is absent or empty.
-    MissingSignature = "missing_signature", UNAUTHORIZED, "the signature header is missing";
+    MissingSignature = "missing_signature", UNAUTHORIZED, "a header of the signature is missing";
     /// The signature header cannot be read.
     MalformedSignature = "malformed_signature", UNAUTHORIZED, "the signature header is malformed";
     /// The signature header came more than once.
-    RepeatedSignature = "repeated_signature", UNAUTHORIZED, "the signature header was sent more than once";
+    RepeatedSignature = "repeated_signature", UNAUTHORIZED, "a header of the signature was sent more than once";
     /// The header is well formed but has no signature of a version that this scheme accepts.
     UnsupportedSignature = "unsupported_signature", UNAUTHORIZED, "no signature of a supported version";
     /// The signed timestamp is older than the tolerance allows.
@@ -129,11 +152,16 @@ kinds! {
     Early = "early", UNAUTHORIZED, "the timestamp is in the future";
     /// No signature matched under any active secret.
     SignatureMismatch = "signature_mismatch", UNAUTHORIZED,
-        "no signature matches any active secret: wrong secret, or the body was altered on its way";
+        "no signature matches any active secret: wrong secret, another public url than the sender's where that is signed, or \
+        the body was altered on its way";
     /// Every secret of this route has expired.
     NoActiveSecret = "no_active_secret", UNAUTHORIZED, "every secret has expired: install a new one";
     /// The request names no tenant, or one that the lookup does not know.
     UnknownTenant = "unknown_tenant", UNAUTHORIZED, "no such tenant";
+    /// A provider's validation request that this endpoint does not answer.
+    HandshakeRefused = "handshake_refused", FORBIDDEN, "the validation request has another verify token, or no usable challenge";
+    /// The body was seen before under another id that nobody signed, and the replay guard refuses that.
+    Replayed = "replayed", UNAUTHORIZED, "the body was delivered before under another id";
     /// Not a method that this route accepts.
     MethodNotAllowed = "method_not_allowed", METHOD_NOT_ALLOWED, "the method is not accepted here";
     /// The body is larger than the cap.

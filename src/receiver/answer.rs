@@ -6,19 +6,20 @@ use super::body::AnswerBody;
 use super::config::Config;
 use crate::EventKey;
 use crate::handler::{Failure, HandlerError};
+use crate::head::Head;
 use crate::outcome::Outcome;
-use crate::rejection::Rejection;
+use crate::rejection::{Rejection, RejectionKind};
 use crate::telemetry::{self, Delivered};
 
 impl Config {
     /// What the sender learns of a refusal: a status, and nothing that tells one failed check from another.
     pub(super) fn refuse<B>(&self, rejection: Rejection) -> Response<AnswerBody<B>> {
         let answer = match &self.refusal {
-            Some(answer) => answer(&rejection),
-            None => plain(rejection.kind().status()),
+            Some(answer) => answer(&rejection, self.status_of(rejection.kind())),
+            None => self.plain_refusal(rejection.kind()),
         };
         let mut response = own(answer);
-        match response.status() {
+        match rejection.kind().status() {
             StatusCode::SERVICE_UNAVAILABLE => {
                 response.headers_mut().entry(RETRY_AFTER).or_insert_with(|| self.retry_after.clone());
             }
@@ -28,6 +29,36 @@ impl Config {
             _ => {}
         }
         with_outcome(response, Outcome::Refused(rejection))
+    }
+
+    /// What failed verification gets the scheme's own status, which its sender may understand.
+    fn status_of(&self, kind: RejectionKind) -> StatusCode {
+        match (kind, kind.status()) {
+            (RejectionKind::MissingSignature, _) => self.unsigned_status,
+            (_, StatusCode::UNAUTHORIZED) => self.forged_status,
+            (_, status) => status,
+        }
+    }
+
+    /// The status, and no word on why a verification failed.
+    fn plain_refusal(&self, kind: RejectionKind) -> Response<Bytes> {
+        plain(self.status_of(kind), text(kind.status()))
+    }
+
+    /// A request of another method: 405, unless the provider asks whether this endpoint is there.
+    pub(super) fn answer_other_method<B>(&self, head: &Head<'_>) -> Response<AnswerBody<B>> {
+        match self.scheme.probe(head) {
+            Some(Ok(answer)) => {
+                telemetry::delivered(&Outcome::Handshake, &Delivered::UNKNOWN);
+                Self::answer_handshake(answer)
+            }
+            Some(Err(rejection)) => self.refuse_and_tell(rejection),
+            None => self.refuse_and_tell(RejectionKind::MethodNotAllowed.into()),
+        }
+    }
+
+    pub(super) fn answer_handshake<B>(answer: Response<Bytes>) -> Response<AnswerBody<B>> {
+        with_outcome(own(answer), Outcome::Handshake)
     }
 
     /// A refusal before the event was known, with its one word to the operator.
@@ -54,7 +85,7 @@ impl Config {
     }
 
     pub(super) fn answer_panic<B>() -> Response<AnswerBody<B>> {
-        with_outcome(own(plain(StatusCode::INTERNAL_SERVER_ERROR)), Outcome::Panicked)
+        with_outcome(own(plain(StatusCode::INTERNAL_SERVER_ERROR, "")), Outcome::Panicked)
     }
 }
 
@@ -63,15 +94,14 @@ pub(super) fn pass_on<B>(response: Response<B>, outcome: Outcome) -> Response<An
     with_outcome(response.map(AnswerBody::inner), outcome)
 }
 
-fn plain(status: StatusCode) -> Response<Bytes> {
-    let mut response = Response::new(Bytes::from_static(text(status).as_bytes()));
+fn plain(status: StatusCode, text: &'static str) -> Response<Bytes> {
+    let mut response = Response::new(Bytes::from_static(text.as_bytes()));
     *response.status_mut() = status;
     response
 }
 
 fn text(status: StatusCode) -> &'static str {
     match status {
-        StatusCode::UNAUTHORIZED => "unauthorized\n",
         StatusCode::METHOD_NOT_ALLOWED => "method not allowed\n",
         StatusCode::PAYLOAD_TOO_LARGE => "the body is too large\n",
         StatusCode::REQUEST_TIMEOUT => "the body came too slowly\n",

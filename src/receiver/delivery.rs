@@ -16,7 +16,7 @@ use tower_service::Service;
 use super::answer::pass_on;
 use super::body::AnswerBody;
 use super::config::Config;
-use super::intake::{Arrived, Intake};
+use super::intake::{Arrived, ArrivedEvent, Intake};
 use crate::EventKey;
 use crate::claimant::Claimant;
 use crate::event::{Facts, WebhookEvent};
@@ -24,7 +24,8 @@ use crate::handler::Failure;
 use crate::machine::{Deadline, DetachOnDrop, Ended, NotReady, Record, Settled, Verdict, Work};
 use crate::outcome::Outcome;
 use crate::rejection::{Rejection, RejectionKind};
-use crate::scheme::{Proof, Verified};
+use crate::scheme::Proof;
+use crate::secrets::Prepared;
 use crate::telemetry::{self, Delivered};
 
 /// What the layer's future gives: a response, or the inner service's own error.
@@ -33,7 +34,7 @@ pub(super) type Reply<R, E> = Result<Response<AnswerBody<R>>, E>;
 /// One delivery, from its head to its answer.
 pub(super) struct Delivery<S> {
     intake: Intake,
-    arrived: Option<Arrived>,
+    arrived: Option<ArrivedEvent>,
     inner: S,
     config: Arc<Config>,
     unanswered: Unanswered,
@@ -64,6 +65,11 @@ impl<S> Delivery<S> {
         self.intake.finish(&self.config)
     }
 
+    pub(super) fn greet<R>(&mut self, answer: Response<Bytes>) -> Response<AnswerBody<R>> {
+        self.unanswered.tell(&Outcome::Handshake, None);
+        Config::answer_handshake(answer)
+    }
+
     pub(super) fn refuse<R>(&mut self, rejection: Rejection) -> Response<AnswerBody<R>> {
         let response = self.config.refuse(rejection.clone());
         self.unanswered.tell(&Outcome::Refused(rejection), None);
@@ -79,11 +85,11 @@ where
     R: Send + 'static,
 {
     /// Claims, runs, settles and answers.
-    pub(super) fn start(mut self: Box<Self>, arrived: Arrived) -> DetachOnDrop<Reply<R, S::Error>> {
-        let (claimant, label) = (arrived.claimant.clone(), arrived.verified.secret_label.clone());
+    pub(super) fn start(mut self: Box<Self>, arrived: ArrivedEvent) -> DetachOnDrop<Reply<R, S::Error>> {
+        let (claimant, secret) = (arrived.claimant.clone(), arrived.verified.secret().clone());
         let (config, whose) = (self.config.clone(), claimant.clone());
         let detach = config.terms.detach;
-        self.unanswered.about = Some((claimant.clone(), label));
+        self.unanswered.about = Some((claimant.clone(), secret));
         self.arrived = Some(arrived);
         // A block and not an `async fn`, whose arguments would be kept twice. Room first, so that it is made in its place
         // and not copied there.
@@ -177,11 +183,10 @@ impl<S> Delivery<S> {
         let (nothing, ()) = Request::default().into_parts();
         let mut parts = std::mem::replace(&mut self.intake.parts, nothing);
         let mut signed = Bytes::new();
-        if let Some(Arrived { body, claimant, verified }) = self.arrived.take() {
+        if let Some(ArrivedEvent { body, claimant, verified }) = self.arrived.take() {
             let (received_at, id_authenticated) = (self.intake.received_at, self.config.id.is_authenticated());
-            let Verified { secret_label, signed_at } = verified;
             signed = body.clone();
-            let facts = Facts { claimant, body, secret_label, signed_at, received_at, id_authenticated };
+            let facts = Facts { claimant, body, verified, received_at, id_authenticated };
             parts.extensions.insert(WebhookEvent::new(facts));
         }
         Request::from_parts(parts, Full::new(signed))
@@ -208,7 +213,7 @@ fn judge<R>(config: &Config, response: &Response<R>) -> Verdict {
 /// one already.
 struct Unanswered {
     untold: bool,
-    about: Option<(Arc<Claimant>, Arc<str>)>,
+    about: Option<(Arc<Claimant>, Arc<Prepared>)>,
 }
 
 impl Unanswered {
@@ -217,13 +222,13 @@ impl Unanswered {
     /// The delivery's one word to the operator.
     fn tell(&mut self, outcome: &Outcome, failure: Option<&Failure>) {
         self.untold = false;
-        let Some((claimant, label)) = &self.about else {
+        let Some((claimant, secret)) = &self.about else {
             return telemetry::delivered(outcome, &Delivered::UNKNOWN);
         };
         let about = Delivered {
             key: Some(&claimant.key),
             event_type: claimant.event_type.as_deref(),
-            secret_label: Some(label),
+            secret_label: Some(&secret.label),
             attempt: claimant.attempt(),
             reason: failure.map(Failure::reason),
             body_changed: claimant.is_body_changed(),

@@ -12,6 +12,7 @@ use tower_service::Service;
 
 use super::body::AnswerBody;
 use super::delivery::{Delivery, Reply};
+use super::intake::Arrived;
 use crate::machine::DetachOnDrop;
 
 pin_project! {
@@ -38,7 +39,7 @@ pin_project! {
         T: Send,
         T: 'static,
     {
-        Refused { response: Option<T> },
+        Answered { response: Option<T> },
         Collecting {
             #[pin]
             body: B,
@@ -55,8 +56,8 @@ where
     S::Error: Send + 'static,
     R: Send + 'static,
 {
-    pub(super) fn refused(response: Response<AnswerBody<R>>) -> Self {
-        Self { stage: Stage::Refused { response: Some(Ok(response)) } }
+    pub(super) fn answered(response: Response<AnswerBody<R>>) -> Self {
+        Self { stage: Stage::Answered { response: Some(Ok(response)) } }
     }
 
     pub(super) fn collecting(body: B, delivery: Box<Delivery<S>>) -> Self {
@@ -79,7 +80,7 @@ where
         let mut stage = self.project().stage;
         loop {
             match stage.as_mut().project() {
-                StageProjected::Refused { response } => {
+                StageProjected::Answered { response } => {
                     return response.take().map_or(Poll::Pending, Poll::Ready);
                 }
                 StageProjected::Collecting { body, delivery } => {
@@ -87,7 +88,8 @@ where
                     let collected = ready!(here.poll_collected(body, cx));
                     let Some(mut here) = delivery.take() else { return Poll::Pending };
                     match collected.and_then(|()| here.arrived()) {
-                        Ok(arrived) => stage.set(Stage::Running { running: here.start(arrived) }),
+                        Ok(Arrived::Event(event)) => stage.set(Stage::Running { running: here.start(event) }),
+                        Ok(Arrived::Handshake(answer)) => return Poll::Ready(Ok(here.greet(answer))),
                         Err(rejection) => return Poll::Ready(Ok(here.refuse(rejection))),
                     }
                 }

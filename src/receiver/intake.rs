@@ -4,6 +4,7 @@ use std::task::{Context, Poll, ready};
 use std::time::SystemTime;
 
 use bytes::{Buf, BufMut, Bytes, BytesMut};
+use http::Response;
 use http::request::Parts;
 use http_body::{Body, Frame};
 
@@ -11,8 +12,9 @@ use super::config::Config;
 use super::endpoint::matched_route;
 use crate::EventKey;
 use crate::claimant::Claimant;
+use crate::guard::Guard;
 use crate::head::Head;
-use crate::identity::identify;
+use crate::identity::{Identity, identify};
 use crate::machine::Deadline;
 use crate::rejection::{Rejection, RejectionKind};
 use crate::scheme::{Proof, Verified, Verifying};
@@ -43,8 +45,15 @@ enum Checking {
     Between,
 }
 
+/// What a genuine delivery turns out to be.
+pub(super) enum Arrived {
+    Event(ArrivedEvent),
+    /// No event: the provider sees whether this endpoint answers as it should.
+    Handshake(Response<Bytes>),
+}
+
 /// What is known once the body is here: that it is genuine, and which event it carries.
-pub(super) struct Arrived {
+pub(super) struct ArrivedEvent {
     pub(super) body: Bytes,
     pub(super) claimant: Arc<Claimant>,
     pub(super) verified: Verified,
@@ -64,7 +73,7 @@ impl Intake {
         Ok(())
     }
 
-    fn found(&mut self, proof: Proof, secrets: &SecretSet) -> Result<(), Rejection> {
+    fn found(&mut self, proof: Proof, secrets: &Arc<SecretSet>) -> Result<(), Rejection> {
         self.checking = Checking::Verifying(Verifying::start(proof, secrets, self.received_at)?);
         Ok(())
     }
@@ -105,7 +114,7 @@ impl Intake {
         let Checking::LookingUp(proof, _) = std::mem::replace(&mut self.checking, Checking::Between) else {
             return Poll::Ready(Ok(()));
         };
-        self.tenant = Some(snapshot.tenant);
+        self.tenant = snapshot.tenant;
         Poll::Ready(self.found(proof, &snapshot.set))
     }
 
@@ -129,17 +138,34 @@ impl Intake {
         let Checking::Verifying(verifying) = &mut self.checking else {
             return Err(RejectionKind::SecretsUnavailable.into());
         };
-        let verified = verifying.finish()?;
-        self.checking = Checking::Between;
         let body = std::mem::take(&mut self.body).into_bytes();
         let head = Head::new(&self.parts, self.received_at);
-        let identity = identify(&config.id, &config.event_type, &head, &body)?;
+        let verified = verifying.finish(&*config.scheme, &head, &body)?;
+        self.checking = Checking::Between;
+        if let Some(answer) = config.scheme.handshake(&body, verified.key()) {
+            return Ok(Arrived::Handshake(answer));
+        }
+        let identity = identify(&config.id, &config.event_type, &head, &body, verified.id())?;
+        let claimant = Arc::new(self.claimant(config, identity, &body));
+        Ok(Arrived::Event(ArrivedEvent { body, claimant, verified }))
+    }
+
+    fn claimant(&self, config: &Config, identity: Identity<'_>, body: &[u8]) -> Claimant {
         let endpoint = config.endpoint.as_deref().or_else(|| matched_route(&self.parts.extensions));
-        let key = EventKey::new(endpoint.unwrap_or(config.scheme.name()), self.tenant.as_deref(), &identity.id);
-        let fingerprint = Fingerprint::of(&key, &body);
+        let (endpoint, tenant) = (endpoint.unwrap_or(config.scheme.name()), self.tenant.as_deref());
         let event_type = identity.event_type.map(|text| Box::from(&*text));
-        let claimant = Arc::new(Claimant::new(key, fingerprint, event_type));
-        Ok(Arrived { body, claimant, verified })
+        let Some(id) = identity.id else { return Claimant::of_no_id(endpoint, tenant, event_type) };
+        let key = EventKey::new(endpoint, tenant, &id);
+        let fingerprint = Fingerprint::of(&key, body);
+        match config.guard_window() {
+            None => Claimant::new(key, fingerprint, event_type),
+            Some(window) => {
+                // Nobody signs a type in a header: it only counts where two types may share their bytes.
+                let event_type_counts = event_type.as_deref().filter(|_| config.id.is_typed());
+                let guard = Guard::new(&key, event_type_counts, body, window);
+                Claimant::new(key, fingerprint, event_type).guarded(guard)
+            }
+        }
     }
 }
 

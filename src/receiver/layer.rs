@@ -24,7 +24,7 @@ use crate::{EventKey, telemetry};
 ///
 /// ```
 /// use axum::{Router, routing::post};
-/// use tower_webhook::{HandlerError, WebhookEvent, WebhookLayer, scheme::Timestamped, store::MemoryStore};
+/// use tower_webhook::{HandlerError, WebhookEvent, WebhookLayer, scheme, store::MemoryStore};
 ///
 /// async fn on_event(event: WebhookEvent) -> Result<(), HandlerError> {
 ///     println!("{}: {:?}", event.id(), event.event_type());
@@ -33,7 +33,7 @@ use crate::{EventKey, telemetry};
 ///
 /// let app: Router = Router::new()
 ///     .route("/webhooks/stripe", post(on_event))
-///     .layer(WebhookLayer::new(Timestamped::stripe("whsec_…")?, MemoryStore::new()));
+///     .layer(WebhookLayer::new(scheme::stripe("whsec_…")?, MemoryStore::new()));
 /// # Ok::<(), tower_webhook::ConfigError>(())
 /// ```
 #[derive(Clone)]
@@ -65,13 +65,13 @@ impl WebhookLayer {
         Ok(self.with(|config| config.endpoint = Some(name)))
     }
 
-    /// Takes ids from elsewhere than the scheme says (default: the top-level `id`).
+    /// Takes ids from elsewhere than the scheme says.
     #[must_use]
     pub fn id_source(self, source: IdSource) -> Self {
         self.with(|config| config.id = source)
     }
 
-    /// Takes types from elsewhere than the scheme says (default: the top-level `type`).
+    /// Takes types from elsewhere than the scheme says.
     #[must_use]
     pub fn type_source(self, source: TypeSource) -> Self {
         self.with(|config| config.event_type = source)
@@ -137,6 +137,33 @@ impl WebhookLayer {
         Ok(self.with(|config| config.terms.retention = retention))
     }
 
+    /// Refuses a body that was delivered before under another id, for `window` after its first delivery. Off by default, and
+    /// without effect where the id is [authenticated](IdSource::is_authenticated) or where there is none.
+    ///
+    /// An id in an unsigned header recognises the sender's retries, but whoever captured a delivery can change it, and the
+    /// signature of many senders never expires. With the guard the store also remembers a SHA-256 of the body, and of the event's
+    /// type where that is [part of the id](IdSource::with_type), bound to the id that they first came under. The same under another
+    /// id gets the uniform 401 ([`Replayed`](crate::rejection::RejectionKind::Replayed)); under the same id it goes on as usual,
+    /// so the sender's retries run. After the window, a captured delivery passes again.
+    ///
+    /// It costs:
+    /// - a second record per event in the store, and two more round trips to it on an event's first delivery, one on others;
+    /// - a sender's "redeliver" button, if that makes a new id: refused within the window;
+    /// - the retries of a sender that gives each of them a new id: refused within the window, even if the first one failed;
+    /// - the second of two events with the same bytes: refused within the window, though genuine;
+    /// - an event whose first copy came from somebody else: the id that they chose is the one that passes from then on.
+    ///
+    /// It does not stop everything. Where the type is part of the id and comes from an unsigned header, it can be changed as well,
+    /// and the delivery then passes as one of that other type. And where the chain of ids ends in [`IdSource::none`], whoever leaves
+    /// the unsigned id out is not asked for one.
+    ///
+    /// # Errors
+    /// When it is zero or longer than ten years.
+    pub fn replay_guard(self, window: Duration) -> Result<Self, ConfigError> {
+        let window = countable(window, "the replay guard's window")?;
+        Ok(self.with(|config| config.replay_guard = Some(window)))
+    }
+
     /// How long a duplicate waits for the first delivery's outcome (default 5 s, or half of the sender's timeout if that
     /// is less) before it gets a 503. Zero does not wait.
     #[must_use]
@@ -195,11 +222,25 @@ impl WebhookLayer {
         self.with(|config| config.duplicate = Some(Arc::new(answer)))
     }
 
-    /// Answers refusals with something else. Whatever depends on the rejection is told to whoever sent it: keep every 401
-    /// the same. `Retry-After` and `Allow` are added where they belong.
+    /// Answers refusals with something else. The closure also gets the status that the sender would be told. Whatever depends on
+    /// the rejection is told to whoever sent it: keep every failed verification the same. `Retry-After` and `Allow` are added
+    /// where they belong.
     #[must_use]
-    pub fn answer_refusals(self, answer: impl Fn(&Rejection) -> Response<Bytes> + Send + Sync + 'static) -> Self {
+    pub fn answer_refusals<A>(self, answer: A) -> Self
+    where
+        A: Fn(&Rejection, StatusCode) -> Response<Bytes> + Send + Sync + 'static,
+    {
         self.with(|config| config.refusal = Some(Arc::new(answer)))
+    }
+
+    /// The status that failed verifications get (default 401, or what the scheme's sender wants). Without a signature or with a
+    /// wrong one, it is the same.
+    #[must_use]
+    pub fn refusal_status(self, status: StatusCode) -> Self {
+        self.with(|config| {
+            config.unsigned_status = status;
+            config.forged_status = status;
+        })
     }
 
     /// Refuses an id that comes again with another body, with 409. By default it is told to the operator and taken for a

@@ -54,16 +54,20 @@ where
     fn call(&mut self, request: Request<B>) -> Self::Future {
         let (parts, body) = request.into_parts();
         let now = self.config.clock.now();
-        let proof = match self.config.judge(&Head::new(&parts, now), &parts, &body) {
+        let head = Head::new(&parts, now);
+        if !self.config.methods.contains(&parts.method) {
+            return ResponseFuture::answered(self.config.answer_other_method(&head));
+        }
+        let proof = match self.config.judge(&head, &parts, &body) {
             Ok(proof) => proof,
-            Err(rejection) => return ResponseFuture::refused(self.config.refuse_and_tell(rejection)),
+            Err(rejection) => return ResponseFuture::answered(self.config.refuse_and_tell(rejection)),
         };
         let (inner, config) = (self.inner.clone(), self.config.clone());
         // Room first, so that it is made in its place and not copied there.
         let mut delivery = Box::write(Box::new_uninit(), Delivery::new(parts, now, inner, config));
         match delivery.begin(proof) {
             Ok(()) => ResponseFuture::collecting(body, delivery),
-            Err(rejection) => ResponseFuture::refused(delivery.refuse(rejection)),
+            Err(rejection) => ResponseFuture::answered(delivery.refuse(rejection)),
         }
     }
 }
@@ -71,9 +75,6 @@ where
 impl Config {
     /// Refuses what the head alone gives reason to, before a byte of the body is read.
     fn judge(&self, head: &Head<'_>, parts: &Parts, body: &impl Body) -> Result<Proof, Rejection> {
-        if !self.methods.contains(&parts.method) {
-            return Err(RejectionKind::MethodNotAllowed.into());
-        }
         let proof = self.scheme.read(head)?;
         proof.check()?;
         if announced_length(parts, body) > self.body_limit as u64 {

@@ -1,76 +1,72 @@
 //! How providers sign.
 //!
-//! A [`Scheme`] reads what the headers claim into a [`Proof`]; the layer then feeds the body to one MAC per active secret
-//! while it arrives, and compares every signature with every tag in constant time. [`Timestamped`] is the default
-//! `t=…,v1=…` form. Another scheme is one method:
+//! A [`Scheme`] reads what a delivery claims into a [`Proof`]; the layer then feeds the body to one MAC per active secret
+//! while it arrives, and compares every signature with every tag in constant time.
+//!
+//! Most providers have a function here that makes theirs, such as [`stripe`], [`github`] or [`standard_webhooks`]. Their docs
+//! say what is signed, where the id is taken from and whether it is signed, and what is known of retries. Facts are as of
+//! November 2026, and from the providers' documentation or SDKs.
+//!
+//! Any other scheme is described, as these are:
 //!
 //! ```
-//! use http::{HeaderMap, HeaderValue};
-//! use tower_webhook::rejection::{Rejection, RejectionKind};
-//! use tower_webhook::scheme::{Head, Outgoing, Proof, Scheme};
-//! use tower_webhook::secrets::{IntoSecrets, MacKey, SecretSet, Secrets};
-//! use tower_webhook::ConfigError;
-//!
-//! /// `X-Acme-Signature: <hex>`, HMAC-SHA256 over the body.
-//! struct Acme(Secrets);
-//!
-//! impl Acme {
-//!     fn new(secrets: impl IntoSecrets) -> Result<Self, ConfigError> {
-//!         Secrets::new(secrets, |text| MacKey::hmac_sha256(text.as_bytes())).map(Acme)
-//!     }
-//! }
-//!
-//! impl Scheme for Acme {
-//!     fn name(&self) -> &str {
-//!         "acme"
-//!     }
-//!     fn secrets(&self) -> &Secrets {
-//!         &self.0
-//!     }
-//!     fn read(&self, head: &Head<'_>) -> Result<Proof, Rejection> {
-//!         let mut proof = Proof::new();
-//!         proof.add_hex(head.proof_header("x-acme-signature")?);
-//!         Ok(proof)
-//!     }
-//!     fn sign(&self, message: &Outgoing<'_>, secrets: &SecretSet) -> Result<HeaderMap, ConfigError> {
-//!         let (_, key) = secrets.active(message.timestamp).next().expect("an active secret");
-//!         let tag = hex::encode(key.tag(&[message.body]));
-//!         Ok(HeaderMap::from_iter([("x-acme-signature".parse().unwrap(), tag.parse().unwrap())]))
-//!     }
-//! }
+//! use tower_webhook::identity::{IdSource, TypeSource};
+//! use tower_webhook::rejection::RejectionKind;
+//! use tower_webhook::scheme::{self, Head, Outgoing, Scheme, Template};
 //!
 //! # tokio::runtime::Builder::new_current_thread().build().unwrap().block_on(async {
-//! let acme = Acme::new("a secret")?;
-//! let set = acme.secrets().current().unwrap();
-//! let message = Outgoing::new(b"{}");
-//! let mut request = http::Request::new(());
-//! *request.headers_mut() = acme.sign(&message, &set)?;
-//! let (parts, ()) = request.into_parts();
+//! let acme = Template::builder("acme")
+//!     .signature("x-acme-signature", "v1={hex}")
+//!     .timestamp("x-acme-timestamp")
+//!     .signed("v1:{timestamp}:{body}")
+//!     .id_source(IdSource::json("event.id")?)
+//!     .type_source(TypeSource::header("x-acme-event")?)
+//!     .build("a secret")?;
 //!
-//! let head = Head::new(&parts, message.timestamp);
-//! assert!(tower_webhook::scheme::verify(&acme, &head, b"{}").await.is_ok());
-//! let refused = tower_webhook::scheme::verify(&acme, &head, b"[]").await.unwrap_err();
+//! let mut message = Outgoing::new("{}");
+//! acme.sign(&mut message, &acme.secrets().current().unwrap())?;
+//! let (parts, body) = message.request.into_parts();
+//!
+//! let head = Head::new(&parts, message.signed_at);
+//! assert!(scheme::verify(&acme, &head, &body).await.is_ok());
+//! let refused = scheme::verify(&acme, &head, b"[]").await.unwrap_err();
 //! assert_eq!(refused.kind(), RejectionKind::SignatureMismatch);
-//! # Ok::<(), ConfigError>(())
+//! # Ok::<(), tower_webhook::ConfigError>(())
 //! # }).unwrap();
 //! ```
+//!
+//! What no template describes is a closure, [`Custom`], or the trait itself.
 
+mod custom;
+mod encoding;
+mod form_pairs;
+mod handshakes;
 mod hex;
+mod json;
+mod outgoing;
+mod presets;
 mod profile;
 mod proof;
+mod public_url;
 mod short;
-mod timestamped;
+mod template;
+mod timestamp;
 mod tolerance;
 mod verbs;
 mod verifying;
 
+pub use self::presets::*;
 pub(crate) use self::verifying::Verifying;
 pub use self::{
+    custom::Custom,
+    encoding::Encoding,
+    outgoing::Outgoing,
     profile::Profile,
     proof::Proof,
-    timestamped::Timestamped,
+    template::{Template, TemplateBuilder},
     tolerance::Tolerance,
-    verbs::{Outgoing, Scheme},
+    verbs::Scheme,
     verifying::{Verified, verify},
 };
 pub use crate::head::Head;
+pub use crate::secrets::Algorithm;

@@ -1,5 +1,8 @@
 use std::time::Duration;
 
+use http::StatusCode;
+
+use super::Tolerance;
 use crate::identity::{IdSource, TypeSource};
 
 /// What is known of a provider, beside how it signs. The layer takes its defaults from it.
@@ -14,10 +17,15 @@ pub struct Profile {
     pub sender_timeout: Option<Duration>,
     /// How long the sender goes on retrying; a shorter retention is warned about.
     pub retry_window: Option<Duration>,
-    /// For how long one signed delivery is accepted. Its event must be remembered for longer, or it could be replayed.
-    pub replay_window: Option<Duration>,
+    /// How far the signed timestamp may be from now; `None` where there is none. Events must be remembered for longer than one
+    /// signature is accepted, or it could be replayed.
+    pub tolerance: Option<Tolerance>,
     /// The largest body that it sends, where that is more than 1 MiB.
     pub body_limit: Option<usize>,
+    /// What it is told when a delivery has no signature (default 401).
+    pub unsigned_status: StatusCode,
+    /// What it is told when a signature cannot be read or does not match, or its timestamp is off (default 401).
+    pub forged_status: StatusCode,
 }
 
 impl Default for Profile {
@@ -28,8 +36,10 @@ impl Default for Profile {
             event_type: TypeSource::default(),
             sender_timeout: None,
             retry_window: None,
-            replay_window: None,
+            tolerance: None,
             body_limit: None,
+            unsigned_status: StatusCode::UNAUTHORIZED,
+            forged_status: StatusCode::UNAUTHORIZED,
         }
     }
 }
@@ -49,10 +59,25 @@ impl Profile {
         self
     }
 
-    /// The same profile of a scheme that accepts one signed delivery for this long.
+    /// The same profile of a scheme that checks its timestamps like this.
     #[must_use]
-    pub fn replay_window(mut self, window: Duration) -> Self {
-        self.replay_window = Some(window);
+    pub fn tolerance(mut self, tolerance: impl Into<Tolerance>) -> Self {
+        self.tolerance = Some(tolerance.into());
+        self
+    }
+
+    /// The same profile of a sender that is to be told this when there is no signature.
+    #[must_use]
+    pub fn unsigned_status(mut self, status: StatusCode) -> Self {
+        self.unsigned_status = status;
+        self
+    }
+
+    /// The same profile of a sender that is to be refused with this status, with a wrong signature or without one.
+    #[must_use]
+    pub fn refusal_status(mut self, status: StatusCode) -> Self {
+        self.unsigned_status = status;
+        self.forged_status = status;
         self
     }
 

@@ -1,44 +1,87 @@
+use std::fmt;
 use std::time::SystemTime;
 
-use super::hex;
+use super::Encoding;
 use super::short::Short;
 use crate::rejection::{Rejection, RejectionKind};
-
-/// The size of an HMAC-SHA256 tag.
-pub(super) const TAG: usize = 32;
+use crate::secrets::{Algorithm, Signature};
 
 /// More signatures than this are an attack, not a rotation.
 const MOST_SIGNATURES: usize = 16;
 
-/// What the head of a delivery claims, still to be proved by the body.
-#[derive(Clone, Debug, Default)]
+/// A signature of a private key cannot be compared, it has to be verified, under every key: fewer of them are taken.
+const MOST_ASYMMETRIC: usize = 4;
+
+const TOO_MANY: Rejection = Rejection::malformed("it has more than 16 signatures, or more than 4 of private keys");
+
+/// What a delivery claims, still to be proved: signatures, and the message that they are over.
+///
+/// That message is the body, between what [`prefix`](Proof::prefix) and [`suffix`](Proof::suffix) add, unless the proof
+/// is [`of`](Proof::of) something else.
+#[derive(Clone)]
 pub struct Proof {
-    first: Option<[u8; TAG]>,
-    more: Vec<[u8; TAG]>,
+    first: Option<Signature>,
+    more: Vec<Signature>,
     offered: usize,
     before: Short,
-    after: Vec<u8>,
+    after: Short,
+    covers: Covers,
     timestamp: Option<SystemTime>,
+    id: Option<Box<str>>,
+    otherwise: Option<Box<Proof>>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Covers {
+    Body,
+    /// What is signed is all in `before`.
+    Message,
+    /// The scheme has to see the body first.
+    Unknown,
 }
 
 impl Proof {
-    /// A proof of the body alone, without a signature yet.
+    /// A proof of the body, without a signature yet.
     #[must_use]
     pub fn new() -> Self {
-        Self::default()
+        Self {
+            first: None,
+            more: Vec::new(),
+            offered: 0,
+            before: Short::default(),
+            after: Short::default(),
+            covers: Covers::Body,
+            timestamp: None,
+            id: None,
+            otherwise: None,
+        }
+    }
+
+    /// A proof of `message` instead of the body, for schemes that sign fields of it.
+    #[must_use]
+    pub fn of(message: &[u8]) -> Self {
+        Self { covers: Covers::Message, ..Self::new() }.prefix(message)
+    }
+
+    /// The head alone does not tell: [`Scheme::read_body`](super::Scheme::read_body) is asked once the body is here.
+    #[must_use]
+    pub fn in_body() -> Self {
+        Self { covers: Covers::Unknown, ..Self::new() }
     }
 
     /// What is signed before the body.
     #[must_use]
     pub fn prefix(mut self, bytes: &[u8]) -> Self {
-        self.set_prefix(&[bytes]);
+        self.before = Short::default();
+        self.before.push(bytes);
         self
     }
 
     /// What is signed after the body.
     #[must_use]
     pub fn suffix(mut self, bytes: &[u8]) -> Self {
-        self.after = bytes.to_vec();
+        self.after = Short::default();
+        self.after.push(bytes);
         self
     }
 
@@ -49,59 +92,135 @@ impl Proof {
         self
     }
 
-    /// Adds a signature in hex, upper or lower case. One that is not exactly 64 hex digits cannot match; it only counts
-    /// towards the cap.
-    pub fn add_hex(&mut self, text: &[u8]) {
-        match hex::decode(text) {
-            Some(tag) => self.add(tag),
-            None => self.offered += 1,
+    /// The event's id, which the signatures cover: what [`IdSource::signed`](crate::identity::IdSource::signed) finds.
+    #[must_use]
+    pub fn id(mut self, id: impl Into<Box<str>>) -> Self {
+        self.id = Some(id.into());
+        self
+    }
+
+    /// Accepts `other` as well, where a sender may have signed one of several messages.
+    #[must_use]
+    pub fn or(mut self, other: Self) -> Self {
+        self.otherwise = Some(match self.otherwise.take() {
+            Some(next) => Box::new(next.or(other)),
+            None => Box::new(other),
+        });
+        self
+    }
+
+    /// Adds a signature. One that `text` does not spell exactly cannot match; it only counts towards the cap.
+    pub fn add(&mut self, algorithm: Algorithm, encoding: Encoding, text: &[u8]) {
+        self.offer(encoding.signature(algorithm, text));
+    }
+
+    /// Adds a signature that was decoded elsewhere.
+    pub fn add_bytes(&mut self, algorithm: Algorithm, bytes: &[u8]) {
+        self.offer(Signature::new(algorithm, bytes));
+    }
+
+    pub(super) fn offer(&mut self, signature: Option<Signature>) {
+        self.offered += 1;
+        match (signature, self.first) {
+            (None, _) => {}
+            (found, None) => self.first = found,
+            (Some(signature), Some(_)) => self.more.push(signature),
         }
     }
 
-    /// What is signed before the body, in parts.
-    pub(super) fn set_prefix(&mut self, parts: &[&[u8]]) {
-        self.before = Short::concat(parts);
+    pub(super) fn before_mut(&mut self) -> &mut Short {
+        &mut self.before
+    }
+
+    pub(super) fn after_mut(&mut self) -> &mut Short {
+        &mut self.after
+    }
+
+    pub(super) fn sign_nothing_of_the_body(&mut self) {
+        self.covers = Covers::Message;
     }
 
     pub(super) fn set_timestamp(&mut self, time: SystemTime) {
         self.timestamp = Some(time);
     }
 
-    pub(super) fn add(&mut self, tag: [u8; TAG]) {
-        self.offered += 1;
-        match self.first {
-            None => self.first = Some(tag),
-            Some(_) => self.more.push(tag),
+    /// Whether there is something in it to compare with, or in one of its alternatives, and nowhere too much.
+    pub(crate) fn check(&self) -> Result<(), Rejection> {
+        let Some(otherwise) = &self.otherwise else { return self.check_alone() };
+        match (self.check_alone(), otherwise.check()) {
+            (Err(rejection), Err(_)) => Err(rejection),
+            _ if self.is_excessive() || otherwise.is_excessive() => Err(TOO_MANY),
+            _ => Ok(()),
         }
     }
 
-    /// Whether there is something in it to compare with.
-    pub(crate) fn check(&self) -> Result<(), Rejection> {
-        let malformed = |detail| Err(Rejection::with_detail(RejectionKind::MalformedSignature, detail));
-        if self.offered > MOST_SIGNATURES {
-            return malformed("it has more than 16 signatures");
+    fn check_alone(&self) -> Result<(), Rejection> {
+        if self.covers == Covers::Unknown {
+            return Ok(());
+        }
+        if self.is_excessive() {
+            return Err(TOO_MANY);
         }
         match (self.first, self.offered) {
             (Some(_), _) => Ok(()),
             (None, 0) => Err(RejectionKind::UnsupportedSignature.into()),
-            (None, _) => malformed("no signature in it could be decoded"),
+            (None, _) => Err(Rejection::malformed("no signature in it could be decoded")),
         }
     }
 
-    pub(super) fn signatures(&self) -> impl Iterator<Item = &[u8; TAG]> {
+    fn is_excessive(&self) -> bool {
+        let asymmetric = |signature: &&Signature| matches!(signature, Signature::Asymmetric(..));
+        let excessive = self.offered > MOST_SIGNATURES
+            || !self.more.is_empty() && self.signatures().filter(asymmetric).count() > MOST_ASYMMETRIC;
+        excessive || self.otherwise.as_ref().is_some_and(|otherwise| otherwise.is_excessive())
+    }
+
+    pub(super) fn signatures(&self) -> impl Iterator<Item = &Signature> {
         self.first.iter().chain(&self.more)
     }
 
-    pub(super) fn before(&self) -> &[u8] {
-        &self.before
+    /// Whether the body is needed to know what is claimed.
+    pub(super) fn is_in_body(&self) -> bool {
+        self.covers == Covers::Unknown || self.otherwise.as_ref().is_some_and(|otherwise| otherwise.is_in_body())
     }
 
-    pub(super) fn after(&self) -> &[u8] {
-        &self.after
+    /// The signed message in parts, given the body.
+    pub(super) fn message<'a>(&'a self, body: &'a [u8]) -> [&'a [u8]; 3] {
+        let body = if self.covers == Covers::Body { body } else { &[] };
+        [&self.before, body, &self.after]
     }
 
-    pub(crate) fn signed_at(&self) -> Option<SystemTime> {
+    pub(super) fn covers_body(&self) -> bool {
+        self.covers == Covers::Body
+    }
+
+    pub(super) fn signed_at(&self) -> Option<SystemTime> {
         self.timestamp
+    }
+
+    pub(super) fn take_id(&mut self) -> Option<Box<str>> {
+        self.id.take()
+    }
+
+    pub(super) fn take_otherwise(&mut self) -> Option<Box<Self>> {
+        self.otherwise.take()
+    }
+}
+
+impl fmt::Debug for Proof {
+    /// Not what is signed: a URL may contain a password, a header a token.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Proof")
+            .field("signatures", &self.offered)
+            .field("timestamp", &self.timestamp)
+            .field("id", &self.id)
+            .finish_non_exhaustive()
+    }
+}
+
+impl Default for Proof {
+    fn default() -> Self {
+        Self::new()
     }
 }
 
@@ -112,6 +231,7 @@ mod tests {
     #[test]
     fn prefix_and_suffix_can_be_set_in_any_order() {
         let proof = Proof::new().suffix(b"after").prefix(b"before").prefix(b"be").suffix(b"af");
-        assert_eq!((proof.before(), proof.after()), (&b"be"[..], &b"af"[..]));
+        assert_eq!(proof.message(b"body"), [&b"be"[..], b"body", b"af"]);
+        assert_eq!(Proof::of(b"fields").message(b"body"), [&b"fields"[..], b"", b""]);
     }
 }

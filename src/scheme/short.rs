@@ -1,6 +1,5 @@
 //! Bytes that are few as a rule.
 
-use std::fmt;
 use std::ops::Deref;
 
 /// How many bytes need no allocation: a timestamp and a dot are at most 13.
@@ -14,22 +13,27 @@ pub(super) enum Short {
 }
 
 impl Short {
-    /// All of `parts`, one after the other.
-    pub(super) fn concat(parts: &[&[u8]]) -> Self {
-        let mut bytes = [0; INLINE];
-        let mut length = 0;
-        for part in parts {
-            let Some(room) = bytes.get_mut(length..length + part.len()) else { return Self::Heap(parts.concat()) };
-            room.copy_from_slice(part);
-            length += part.len();
+    /// Adds `more` at the end.
+    pub(super) fn push(&mut self, more: &[u8]) {
+        match self {
+            Self::Heap(bytes) => bytes.extend_from_slice(more),
+            Self::Inline { bytes, length } => {
+                let end = usize::from(*length);
+                match bytes.get_mut(end..end + more.len()) {
+                    Some(room) => {
+                        room.copy_from_slice(more);
+                        *length += more.len() as u8;
+                    }
+                    None => *self = Self::Heap([&bytes[..end], more].concat()),
+                }
+            }
         }
-        Self::Inline { bytes, length: length as u8 }
     }
 }
 
 impl Default for Short {
     fn default() -> Self {
-        Self::concat(&[])
+        Self::Inline { bytes: [0; INLINE], length: 0 }
     }
 }
 
@@ -44,12 +48,6 @@ impl Deref for Short {
     }
 }
 
-impl fmt::Debug for Short {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        (**self).fmt(f)
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -59,7 +57,10 @@ mod tests {
         for length in [0, 1, INLINE - 1, INLINE, INLINE + 1, 1_000] {
             let bytes: Vec<u8> = (0..length).map(|n| n as u8).collect();
             let (head, tail) = bytes.split_at(length / 2);
-            assert_eq!(*Short::concat(&[head, tail]), bytes);
+            let mut short = Short::default();
+            short.push(head);
+            short.push(tail);
+            assert_eq!(*short, bytes);
         }
     }
 }

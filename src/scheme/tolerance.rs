@@ -25,6 +25,11 @@ impl From<Duration> for Tolerance {
 }
 
 impl Tolerance {
+    /// Whether a timestamp with a digit more or less would be noticed: three years is far from a tenth of now.
+    pub(super) fn notices_digits(self) -> bool {
+        matches!(self, Self::Within(allowed) if allowed < Duration::from_secs(100_000_000))
+    }
+
     /// For how long one timestamp passes: from as far in the future as allowed to as far in the past. Time is compared in
     /// whole seconds, so the last of them counts to its end.
     #[must_use]

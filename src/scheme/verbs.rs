@@ -1,17 +1,17 @@
 use std::sync::Arc;
-use std::time::SystemTime;
 
-use http::HeaderMap;
+use bytes::Bytes;
+use http::Response;
 
-use super::{Head, Profile, Proof};
+use super::{Head, Outgoing, Profile, Proof};
 use crate::error::ConfigError;
-use crate::rejection::Rejection;
-use crate::secrets::{SecretSet, Secrets};
+use crate::rejection::{Rejection, RejectionKind};
+use crate::secrets::{Key, SecretSet, Secrets};
 
 /// How a provider signs, and with which secrets.
 ///
-/// A scheme only reads and writes headers. The MACs, the comparison, the caps and the order of checks are the layer's,
-/// so that no scheme can get them wrong.
+/// A scheme only says what is claimed and what is signed. The MACs, the comparison, the caps and the order of checks are the
+/// layer's, so that no scheme can get them wrong.
 pub trait Scheme: Send + Sync + 'static {
     /// A short, stable name, such as `stripe`: the endpoint's name where nothing better is known.
     fn name(&self) -> &str;
@@ -27,15 +27,46 @@ pub trait Scheme: Send + Sync + 'static {
     /// A [`Rejection`] that says what is wrong with the proof.
     fn read(&self, head: &Head<'_>) -> Result<Proof, Rejection>;
 
-    /// The headers that [`Scheme::read`] accepts for this message, signed with every active secret.
+    /// Reads what the body claims, for a scheme whose [`read`](Scheme::read) gave [`Proof::in_body`]. Every one of the proofs
+    /// must hold. The body is not verified yet: it can be anything.
+    ///
+    /// # Errors
+    /// A [`Rejection`] that says what is wrong with the proof.
+    fn read_body(&self, head: &Head<'_>, body: &[u8]) -> Result<Vec<Proof>, Rejection> {
+        let _ = (head, body);
+        Err(RejectionKind::MissingSignature.into())
+    }
+
+    /// Makes `message` one that [`read`](Scheme::read) accepts: adds headers, or whatever else carries the signature. Signed
+    /// with every active secret where the scheme has room for several, else with the first.
     ///
     /// # Errors
     /// When the message cannot be signed, for instance because no secret is active.
-    fn sign(&self, message: &Outgoing<'_>, secrets: &SecretSet) -> Result<HeaderMap, ConfigError>;
+    fn sign(&self, message: &mut Outgoing, secrets: &SecretSet) -> Result<(), ConfigError>;
 
     /// What is known of the provider: where its ids are, how long it waits and retries.
     fn profile(&self) -> Profile {
         Profile::default()
+    }
+
+    /// What is signed, and how, for people: `HMAC-SHA256 of {timestamp}.{body}`.
+    fn signs(&self) -> String {
+        "a scheme of its own".to_owned()
+    }
+
+    /// Answers a request of another method than events have, which the provider sends unsigned to validate the endpoint.
+    /// `None` leaves it to the layer's 405. Whatever it echoes, anybody can have it echo. The layer must see the request: on an axum
+    /// `Router` it does, on `post(handler)` itself it does not.
+    fn probe(&self, head: &Head<'_>) -> Option<Result<Response<Bytes>, Rejection>> {
+        let _ = head;
+        None
+    }
+
+    /// Answers a verified delivery that is no event, but validates the endpoint. `key` is the one that verified it. An answer
+    /// that is signed must not sign whatever it is given, or it is an oracle.
+    fn handshake(&self, body: &[u8], key: &Key) -> Option<Response<Bytes>> {
+        let _ = (body, key);
+        None
     }
 }
 
@@ -52,36 +83,27 @@ impl<S: Scheme + ?Sized> Scheme for Arc<S> {
         (**self).read(head)
     }
 
-    fn sign(&self, message: &Outgoing<'_>, secrets: &SecretSet) -> Result<HeaderMap, ConfigError> {
+    fn read_body(&self, head: &Head<'_>, body: &[u8]) -> Result<Vec<Proof>, Rejection> {
+        (**self).read_body(head, body)
+    }
+
+    fn sign(&self, message: &mut Outgoing, secrets: &SecretSet) -> Result<(), ConfigError> {
         (**self).sign(message, secrets)
     }
 
     fn profile(&self) -> Profile {
         (**self).profile()
     }
-}
 
-/// A message to be signed.
-#[derive(Clone, Copy, Debug)]
-#[non_exhaustive]
-pub struct Outgoing<'a> {
-    /// When it is signed; decides which secrets are active.
-    pub timestamp: SystemTime,
-    /// The exact bytes of the body.
-    pub body: &'a [u8],
-}
-
-impl<'a> Outgoing<'a> {
-    /// A message signed now.
-    #[must_use]
-    pub fn new(body: &'a [u8]) -> Self {
-        Self { timestamp: SystemTime::now(), body }
+    fn signs(&self) -> String {
+        (**self).signs()
     }
 
-    /// The same message, signed at another time.
-    #[must_use]
-    pub fn signed_at(mut self, timestamp: SystemTime) -> Self {
-        self.timestamp = timestamp;
-        self
+    fn probe(&self, head: &Head<'_>) -> Option<Result<Response<Bytes>, Rejection>> {
+        (**self).probe(head)
+    }
+
+    fn handshake(&self, body: &[u8], key: &Key) -> Option<Response<Bytes>> {
+        (**self).handshake(body, key)
     }
 }

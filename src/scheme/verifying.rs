@@ -1,21 +1,59 @@
+use std::fmt;
 use std::sync::Arc;
 use std::time::SystemTime;
 
 use subtle::{Choice, ConstantTimeEq};
 
-use super::proof::TAG;
 use super::{Head, Proof, Scheme};
 use crate::rejection::{Rejection, RejectionKind};
-use crate::secrets::{Found, Mac, SecretSet};
+use crate::secrets::{Found, Key, Mac, Prepared, SecretSet, Signature, Tag};
 
 /// What a successful verification tells.
-#[derive(Clone, Debug)]
-#[non_exhaustive]
+#[derive(Clone)]
 pub struct Verified {
+    secret: Arc<Prepared>,
+    signed_at: Option<SystemTime>,
+    id: Option<Box<str>>,
+}
+
+impl Verified {
     /// The label of the secret that matched.
-    pub secret_label: Arc<str>,
+    #[must_use]
+    pub fn secret_label(&self) -> &str {
+        &self.secret.label
+    }
+
+    /// The key that matched.
+    #[must_use]
+    pub fn key(&self) -> &Key {
+        &self.secret.key
+    }
+
+    pub(crate) fn secret(&self) -> &Arc<Prepared> {
+        &self.secret
+    }
+
     /// When the sender signed, where the scheme says.
-    pub signed_at: Option<SystemTime>,
+    #[must_use]
+    pub fn signed_at(&self) -> Option<SystemTime> {
+        self.signed_at
+    }
+
+    /// The event's id, where the scheme itself takes it out of what is signed.
+    #[must_use]
+    pub fn id(&self) -> Option<&str> {
+        self.id.as_deref()
+    }
+}
+
+impl fmt::Debug for Verified {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Verified")
+            .field("secret_label", &self.secret_label())
+            .field("signed_at", &self.signed_at)
+            .field("id", &self.id)
+            .finish()
+    }
 }
 
 /// Verifies a delivery whose body is already there, for use without the layer.
@@ -30,53 +68,130 @@ pub async fn verify(scheme: &(impl Scheme + ?Sized), head: &Head<'_>, body: &[u8
         Found::Later(lookup) => Verifying::start(proof, &lookup.await?.set, head.now())?,
     };
     verifying.feed(body);
-    verifying.finish()
+    verifying.finish(scheme, head, body)
 }
 
-/// A verification that is fed with the body while it arrives: one MAC per active secret.
-pub(crate) struct Verifying {
-    proof: Proof,
-    /// With their secrets' labels. On the heap, though mostly one: they are large, and stay where they were made.
-    macs: Vec<(Arc<str>, Mac)>,
+/// A verification that is fed with the body while it arrives.
+#[expect(clippy::large_enum_variant, reason = "nearly always the large one, and it stays in its place")]
+pub(crate) enum Verifying {
+    Fed(Trial),
+    /// What is claimed is in the body: to be read, and proved, once all of it is here.
+    Waiting(Arc<SecretSet>),
 }
 
 impl Verifying {
-    pub(crate) fn start(proof: Proof, secrets: &SecretSet, now: SystemTime) -> Result<Self, Rejection> {
-        let mut macs = Vec::with_capacity(1);
-        for (label, key) in secrets.active(now) {
-            macs.push((label.clone(), key.start()));
+    pub(crate) fn start(proof: Proof, secrets: &Arc<SecretSet>, now: SystemTime) -> Result<Self, Rejection> {
+        match proof.is_in_body() {
+            true => Ok(Self::Waiting(secrets.clone())),
+            false => Trial::start(proof, secrets, now).map(Self::Fed),
         }
-        if macs.is_empty() {
-            return Err(RejectionKind::NoActiveSecret.into());
-        }
-        macs.iter_mut().for_each(|(_, mac)| mac.feed(proof.before()));
-        Ok(Self { proof, macs })
     }
 
     pub(crate) fn feed(&mut self, chunk: &[u8]) {
-        self.macs.iter_mut().for_each(|(_, mac)| mac.feed(chunk));
+        if let Self::Fed(trial) = self {
+            trial.feed(chunk);
+        }
     }
 
-    /// Compares every signature with every tag. No early exit: how long it takes does not tell which of them matched.
-    pub(crate) fn finish(&mut self) -> Result<Verified, Rejection> {
-        let mut found = None;
-        for (label, mut mac) in self.macs.drain(..) {
-            mac.feed(self.proof.after());
-            let tag = mac.finish();
-            let compared = self.proof.signatures().map(|signature| are_equal(signature, &tag));
-            let matched = compared.fold(Choice::from(0), |matched, equal| matched | equal);
-            // Which secret it was is known to whoever signed; which signature, and where they differ, is not told.
-            if bool::from(matched) && found.is_none() {
-                found = Some(label);
+    /// Judges the delivery, now that the whole body is here.
+    pub(crate) fn finish(
+        &mut self,
+        scheme: &(impl Scheme + ?Sized),
+        head: &Head<'_>,
+        body: &[u8],
+    ) -> Result<Verified, Rejection> {
+        match self {
+            Self::Fed(trial) => trial.finish(body),
+            Self::Waiting(secrets) => {
+                let mut first = None;
+                for proof in scheme.read_body(head, body)? {
+                    proof.check()?;
+                    // Asked twice, it still does not say what is signed.
+                    if proof.is_in_body() {
+                        return Err(RejectionKind::UnsupportedSignature.into());
+                    }
+                    let mut trial = Trial::start(proof, secrets, head.now())?;
+                    trial.feed(body);
+                    let verified = trial.finish(body)?;
+                    first.get_or_insert(verified);
+                }
+                first.ok_or(RejectionKind::MissingSignature.into())
             }
         }
-        let secret_label = found.ok_or(RejectionKind::SignatureMismatch)?;
-        Ok(Verified { secret_label, signed_at: self.proof.signed_at() })
     }
 }
 
+/// One proof on trial: one MAC per active secret.
+pub(crate) struct Trial {
+    proof: Proof,
+    /// On the heap, though mostly one: MACs are large, and stay where they were made.
+    keys: Vec<(Arc<Prepared>, Option<Mac>)>,
+    otherwise: Option<Box<Trial>>,
+}
+
+impl Trial {
+    fn start(mut proof: Proof, secrets: &SecretSet, now: SystemTime) -> Result<Self, Rejection> {
+        let otherwise =
+            proof.take_otherwise().map(|other| Self::start(*other, secrets, now).map(Box::new)).transpose()?;
+        let mut keys = Vec::with_capacity(1);
+        for secret in secrets.prepared(now) {
+            keys.push((secret.clone(), secret.key.start()));
+        }
+        if keys.is_empty() {
+            return Err(RejectionKind::NoActiveSecret.into());
+        }
+        let [before, ..] = proof.message(&[]);
+        keys.iter_mut().filter_map(|(_, mac)| mac.as_mut()).for_each(|mac| mac.feed(before));
+        Ok(Self { proof, keys, otherwise })
+    }
+
+    fn feed(&mut self, chunk: &[u8]) {
+        if self.proof.covers_body() {
+            self.keys.iter_mut().filter_map(|(_, mac)| mac.as_mut()).for_each(|mac| mac.feed(chunk));
+        }
+        if let Some(otherwise) = &mut self.otherwise {
+            otherwise.feed(chunk);
+        }
+    }
+
+    /// Compares every signature with every key's. No early exit: how long it takes does not tell which of them matched.
+    fn finish(&mut self, body: &[u8]) -> Result<Verified, Rejection> {
+        let mut found = None;
+        for (secret, mac) in self.keys.drain(..) {
+            // Which secret it was is known to whoever signed; which signature, and where they differ, is not told.
+            if bool::from(matches(&self.proof, &secret.key, mac, body)) && found.is_none() {
+                found = Some(secret);
+            }
+        }
+        match (found, &mut self.otherwise) {
+            (Some(secret), _) => Ok(Verified { secret, signed_at: self.proof.signed_at(), id: self.proof.take_id() }),
+            (None, Some(otherwise)) => otherwise.finish(body),
+            (None, None) => Err(RejectionKind::SignatureMismatch.into()),
+        }
+    }
+}
+
+/// Whether one of the proof's signatures is this key's.
+fn matches(proof: &Proof, key: &Key, mac: Option<Mac>, body: &[u8]) -> Choice {
+    let message = proof.message(body);
+    let computed = mac.map(|mut mac| {
+        mac.feed(message[2]);
+        mac.finish()
+    });
+    let own = computed.as_ref().or(key.token());
+    proof.signatures().fold(Choice::from(0), |matched, signature| {
+        matched
+            | match (signature, own) {
+                (Signature::Tag(algorithm, tag), Some(own)) => {
+                    are_equal(tag, own) & Choice::from(u8::from(*algorithm == key.algorithm()))
+                }
+                _ => Choice::from(u8::from(key.verifies(signature, &message))),
+            }
+    })
+}
+
 /// In constant time. By words, because `subtle` would go through slices byte by byte.
-fn are_equal(one: &[u8; TAG], other: &[u8; TAG]) -> Choice {
+fn are_equal(one: &Tag, other: &Tag) -> Choice {
     let (one, _) = one.as_chunks();
     let (other, _) = other.as_chunks();
     let words = one.iter().zip(other).map(|(one, other)| (u64::from_ne_bytes(*one), u64::from_ne_bytes(*other)));
@@ -91,7 +206,7 @@ mod tests {
     fn tags_are_equal_if_every_bit_is() {
         let tag = std::array::from_fn(|at| at as u8);
         assert!(bool::from(are_equal(&tag, &tag.clone())));
-        for bit in 0..8 * TAG {
+        for bit in 0..256 {
             let mut other = tag;
             other[bit / 8] ^= 1 << (bit % 8);
             assert!(!bool::from(are_equal(&tag, &other)), "bit {bit}");

@@ -1,0 +1,149 @@
+use std::fmt;
+use std::sync::Arc;
+
+use http::HeaderName;
+
+use super::{Head, Outgoing, Profile, Proof, Scheme};
+use crate::error::ConfigError;
+use crate::rejection::Rejection;
+use crate::secrets::{SecretSet, Secrets};
+
+type ReadHead = dyn Fn(&Head<'_>) -> Result<Proof, Rejection> + Send + Sync;
+type ReadBody = dyn Fn(&Head<'_>, &[u8]) -> Result<Vec<Proof>, Rejection> + Send + Sync;
+type Sign = dyn Fn(&mut Outgoing, &SecretSet) -> Result<(), ConfigError> + Send + Sync;
+
+/// A scheme made of a closure, for what no [`Template`](super::Template) describes.
+///
+/// The closure only says what is claimed and what is signed; verifying is the layer's.
+///
+/// ```
+/// use tower_webhook::scheme::{Custom, Encoding, Proof};
+/// use tower_webhook::secrets::{Algorithm, Key, Secrets};
+///
+/// let secrets = Secrets::new("a secret", |text| Key::hmac_sha256(text.as_bytes()))?;
+/// // `x-acme-proof: <region>:<hex>`, over the region, a line break and the body.
+/// let acme = Custom::by_head("acme", secrets, |head| {
+///     let value = head.proof_header("x-acme-proof")?;
+///     let colon = value.iter().position(|byte| *byte == b':').unwrap_or(0);
+///     let (region, signature) = value.split_at(colon);
+///     let mut proof = Proof::new().prefix(&[region, b"\n"].concat());
+///     proof.add(Algorithm::HmacSha256, Encoding::Hex, signature.strip_prefix(b":").unwrap_or(signature));
+///     Ok(proof)
+/// });
+/// # Ok::<(), tower_webhook::ConfigError>(())
+/// ```
+#[derive(Clone)]
+pub struct Custom {
+    name: Arc<str>,
+    secrets: Secrets,
+    read: Read,
+    sign: Option<Arc<Sign>>,
+    profile: Profile,
+    signs: &'static str,
+    demanded: Option<HeaderName>,
+}
+
+#[derive(Clone)]
+enum Read {
+    Head(Arc<ReadHead>),
+    Body(Arc<ReadBody>),
+}
+
+impl Custom {
+    /// What is claimed can be read from the head, and the body may be verified while it arrives.
+    pub fn by_head<R>(name: impl Into<Arc<str>>, secrets: Secrets, read: R) -> Self
+    where
+        R: Fn(&Head<'_>) -> Result<Proof, Rejection> + Send + Sync + 'static,
+    {
+        Self::new(name.into(), secrets, Read::Head(Arc::new(read)))
+    }
+
+    /// What is claimed is in the body, or depends on it; every one of the proofs must hold.
+    pub fn by_body<R>(name: impl Into<Arc<str>>, secrets: Secrets, read: R) -> Self
+    where
+        R: Fn(&Head<'_>, &[u8]) -> Result<Vec<Proof>, Rejection> + Send + Sync + 'static,
+    {
+        Self::new(name.into(), secrets, Read::Body(Arc::new(read)))
+    }
+
+    fn new(name: Arc<str>, secrets: Secrets, read: Read) -> Self {
+        Self { name, secrets, read, sign: None, profile: Profile::default(), signs: "a closure", demanded: None }
+    }
+
+    /// How the sender signs: what the testing kit needs in order to play it.
+    #[must_use]
+    pub fn signing<S>(mut self, sign: S) -> Self
+    where
+        S: Fn(&mut Outgoing, &SecretSet) -> Result<(), ConfigError> + Send + Sync + 'static,
+    {
+        self.sign = Some(Arc::new(sign));
+        self
+    }
+
+    /// Refuses deliveries without this header, before their body is read.
+    #[must_use]
+    pub fn demanding(mut self, header: HeaderName) -> Self {
+        self.demanded = Some(header);
+        self
+    }
+
+    /// What is signed, and how, for people.
+    #[must_use]
+    pub fn described(mut self, signs: &'static str) -> Self {
+        self.signs = signs;
+        self
+    }
+
+    /// What is known of the sender; the default knows nothing, and takes the top-level `id` and `type`.
+    #[must_use]
+    pub fn with_profile(mut self, profile: Profile) -> Self {
+        self.profile = profile;
+        self
+    }
+}
+
+impl Scheme for Custom {
+    fn name(&self) -> &str {
+        &self.name
+    }
+
+    fn secrets(&self) -> &Secrets {
+        &self.secrets
+    }
+
+    fn read(&self, head: &Head<'_>) -> Result<Proof, Rejection> {
+        self.demanded.as_ref().map(|name| head.proof_header(name)).transpose()?;
+        match &self.read {
+            Read::Head(read) => read(head),
+            Read::Body(_) => Ok(Proof::in_body()),
+        }
+    }
+
+    fn read_body(&self, head: &Head<'_>, body: &[u8]) -> Result<Vec<Proof>, Rejection> {
+        match &self.read {
+            Read::Head(read) => read(head).map(|proof| vec![proof]),
+            Read::Body(read) => read(head, body),
+        }
+    }
+
+    fn sign(&self, message: &mut Outgoing, secrets: &SecretSet) -> Result<(), ConfigError> {
+        let sign = self.sign.as_ref();
+        sign.ok_or_else(|| ConfigError::scheme("this scheme only verifies: tell it how to sign with `signing`"))?(
+            message, secrets,
+        )
+    }
+
+    fn profile(&self) -> Profile {
+        self.profile.clone()
+    }
+
+    fn signs(&self) -> String {
+        self.signs.to_owned()
+    }
+}
+
+impl fmt::Debug for Custom {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Custom").field("name", &self.name).field("secrets", &self.secrets).finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,133 @@
+use base64::Engine;
+use base64::alphabet::STANDARD as ALPHABET;
+use base64::engine::general_purpose::STANDARD;
+use base64::engine::{DecodePaddingMode, GeneralPurpose, GeneralPurposeConfig};
+use zeroize::Zeroizing;
+
+use super::hex;
+use crate::error::ConfigError;
+use crate::secrets::{Algorithm, Signature};
+
+/// How bytes are written as text.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Encoding {
+    /// As they are.
+    Text,
+    /// Hex digits, upper or lower case.
+    Hex,
+    /// Base64 with `+` and `/`, padded.
+    Base64,
+}
+
+/// Secrets are copied by hand: unpadded ones exist, and python's decoder has taught people that the last bits do not matter.
+const LENIENT: GeneralPurpose = GeneralPurpose::new(
+    &ALPHABET,
+    GeneralPurposeConfig::new()
+        .with_decode_padding_mode(DecodePaddingMode::Indifferent)
+        .with_decode_allow_trailing_bits(true),
+);
+
+/// The longest signature that can be one, decoded: an ECDSA signature in DER has at most 72 bytes.
+const LONGEST: usize = 96;
+
+impl Encoding {
+    /// The signature that `text` spells. Strictly: one signature has one spelling, but for the case of hex digits.
+    pub(super) fn signature(self, algorithm: Algorithm, text: &[u8]) -> Option<Signature> {
+        match (self, algorithm) {
+            // Nearly every delivery.
+            (Self::Hex, Algorithm::HmacSha256) => hex::decode(text).map(|tag| Signature::Tag(algorithm, tag)),
+            (Self::Hex, _) => {
+                let mut bytes = [0; LONGEST];
+                let bytes = bytes.get_mut(..text.len() / 2)?;
+                ::hex::decode_to_slice(text, bytes).ok()?;
+                Signature::new(algorithm, bytes)
+            }
+            (Self::Base64, _) => {
+                let mut bytes = [0; LONGEST];
+                let length = STANDARD.decode_slice(text, &mut bytes).ok()?;
+                Signature::new(algorithm, &bytes[..length])
+            }
+            (Self::Text, _) => Signature::new(algorithm, text),
+        }
+    }
+
+    /// How long the text of a signature is, where all have one length.
+    pub(super) fn length(self, algorithm: Algorithm) -> Option<usize> {
+        let bytes = match algorithm {
+            Algorithm::HmacSha256 | Algorithm::KeyedSha256 => 32,
+            Algorithm::HmacSha1 => 20,
+            Algorithm::Ed25519 => 64,
+            Algorithm::Token | Algorithm::EcdsaP256 => return None,
+        };
+        match self {
+            Self::Text => None,
+            Self::Hex => Some(2 * bytes),
+            Self::Base64 => Some(bytes.div_ceil(3) * 4),
+        }
+    }
+
+    /// The key bytes that a secret's text spells.
+    pub(super) fn secret(self, text: &str) -> Result<Zeroizing<Vec<u8>>, ConfigError> {
+        let bytes = match self {
+            Self::Text => Ok(text.as_bytes().to_vec()),
+            Self::Hex => {
+                ::hex::decode(text).map_err(|_| "this secret must be hex digits: copy it as the provider shows it")
+            }
+            Self::Base64 => {
+                LENIENT.decode(text).map_err(|_| "this secret must be base64: copy it as the provider shows it")
+            }
+        };
+        bytes.map(Zeroizing::new).map_err(ConfigError::secret)
+    }
+
+    /// How `bytes` are written.
+    pub(super) fn write(self, bytes: &[u8]) -> String {
+        match self {
+            Self::Text => String::from_utf8_lossy(bytes).into_owned(),
+            Self::Hex => ::hex::encode(bytes),
+            Self::Base64 => STANDARD.encode(bytes),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn base64_signatures_have_one_spelling() {
+        let right = STANDARD.encode([7; 32]);
+        let accepted = |text: &str| Encoding::Base64.signature(Algorithm::HmacSha256, text.as_bytes()).is_some();
+        assert!(accepted(&right));
+        let unpadded = right.trim_end_matches('=');
+        let other_bits = format!("{}d=", &right[..42]);
+        assert_ne!(other_bits, right);
+        for text in [unpadded, &other_bits, &right.replace('=', "=="), &format!("{right} "), &format!(" {right}"), ""] {
+            assert!(!accepted(text), "{text:?}");
+        }
+    }
+
+    #[test]
+    fn signatures_of_another_length_are_none() {
+        for length in [0, 19, 20, 31, 33, 64, 200] {
+            let bytes = vec![7; length];
+            for encoding in [Encoding::Hex, Encoding::Base64, Encoding::Text] {
+                let text = match encoding {
+                    Encoding::Text => bytes.clone(),
+                    _ => encoding.write(&bytes).into_bytes(),
+                };
+                assert!(encoding.signature(Algorithm::HmacSha256, &text).is_none(), "{encoding:?} of {length}");
+                assert_eq!(encoding.signature(Algorithm::HmacSha1, &text).is_some(), length == 20, "{encoding:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn secrets_may_lack_their_padding() {
+        for text in ["AAECAw==", "AAECAw=", "AAECAw", "AAECAx"] {
+            assert_eq!(Encoding::Base64.secret(text).expect("a secret").as_slice(), [0, 1, 2, 3], "{text}");
+        }
+        assert!(Encoding::Base64.secret("not base64").is_err());
+        assert!(Encoding::Hex.secret("abc").is_err());
+    }
+}

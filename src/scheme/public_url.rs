@@ -1,0 +1,170 @@
+use std::borrow::Cow;
+use std::fmt;
+
+use http::Uri;
+
+use super::Head;
+use crate::error::ConfigError;
+use crate::rejection::Rejection;
+
+/// The URL of an endpoint as its provider knows it, for schemes that sign it. A server behind a proxy cannot know it: it is
+/// configured.
+///
+/// A URL without a path, `https://example.com`, takes the path and the query from each request; one with a path takes only
+/// the query; one with a query is taken as it is.
+#[derive(Clone)]
+pub(super) struct PublicUrl {
+    text: Box<str>,
+    given: Given,
+    /// Characters that the sender does not escape in what it signs, though they are in the URL.
+    unescaped: &'static str,
+}
+
+#[derive(Clone, Copy)]
+enum Given {
+    Origin,
+    Path,
+    Everything,
+}
+
+impl PublicUrl {
+    pub(super) fn new(text: &str) -> Result<Self, ConfigError> {
+        let refused =
+            || ConfigError::scheme("the public url must read https://example.com/path, as the provider was told it");
+        let uri: Uri = text.parse().map_err(|_| refused())?;
+        if !matches!(uri.scheme_str(), Some("http" | "https"))
+            || uri.host().is_none_or(str::is_empty)
+            || text.contains('#')
+        {
+            return Err(refused());
+        }
+        let after_scheme = text.split_once("://").map_or("", |(_, rest)| rest);
+        let given = match (after_scheme.contains('/'), uri.query()) {
+            (_, Some(_)) => Given::Everything,
+            (true, None) => Given::Path,
+            (false, None) => Given::Origin,
+        };
+        Ok(Self { text: text.into(), given, unescaped: "" })
+    }
+
+    /// The same URL, for a sender that signs it with these characters unescaped.
+    pub(super) fn unescaping(mut self, characters: &'static str) -> Self {
+        self.unescaped = characters;
+        self
+    }
+
+    /// The URL that this request was sent to, as it is signed.
+    ///
+    /// What is taken from the request must be what a URL can be: the server lets through more, and the beginning of a JSON body
+    /// could become the end of the query, where nothing that is signed stands between the two.
+    pub(super) fn of(&self, head: &Head<'_>) -> Result<Cow<'_, str>, Rejection> {
+        let url = self.sent_to(head);
+        if matches!(url, Cow::Owned(_)) && !head.uri().path_and_query().is_none_or(|rest| is_strict(rest.as_str())) {
+            return Err(NOT_A_URL);
+        }
+        Ok(match self.unescaped {
+            "" => url,
+            characters => Cow::Owned(unescape(&url, characters)),
+        })
+    }
+
+    fn sent_to(&self, head: &Head<'_>) -> Cow<'_, str> {
+        let uri = head.uri();
+        match (self.given, uri.query()) {
+            (Given::Everything, _) | (Given::Path, None) => Cow::Borrowed(&self.text),
+            (Given::Path, Some(query)) => Cow::Owned(format!("{}?{query}", self.text)),
+            (Given::Origin, _) => {
+                let rest = uri.path_and_query().map_or("/", http::uri::PathAndQuery::as_str);
+                Cow::Owned(format!("{}{rest}", self.text))
+            }
+        }
+    }
+}
+
+const NOT_A_URL: Rejection = Rejection::malformed(
+    "the request's url has characters that must be escaped: if the sender has them in it, configure the url with its query",
+);
+
+/// Whether there is nothing in it but what RFC 3986 allows in a path and a query.
+fn is_strict(text: &str) -> bool {
+    text.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"-._~!$&'()*+,;=:@/?%".contains(&byte))
+}
+
+/// `text` with the escapes of these characters undone, and all others left.
+fn unescape(text: &str, characters: &str) -> String {
+    let mut plain = String::with_capacity(text.len());
+    let mut rest = text;
+    while let Some((before, after)) = rest.split_once('%') {
+        plain.push_str(before);
+        let byte = after.get(..2).and_then(|digits| u8::from_str_radix(digits, 16).ok());
+        match byte.map(char::from).filter(|character| characters.contains(*character)) {
+            Some(character) => {
+                plain.push(character);
+                rest = &after[2..];
+            }
+            None => {
+                plain.push('%');
+                rest = after;
+            }
+        }
+    }
+    plain + rest
+}
+
+impl fmt::Debug for PublicUrl {
+    /// It may contain a password.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("PublicUrl")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::SystemTime;
+
+    use super::*;
+
+    #[test]
+    fn what_is_not_given_comes_from_the_request() {
+        for (given, request, expected) in [
+            ("https://a.example", "/hook?x=1", "https://a.example/hook?x=1"),
+            ("https://a.example/", "/hook?x=1", "https://a.example/?x=1"),
+            ("https://a.example/hook", "/rewritten?x=1", "https://a.example/hook?x=1"),
+            ("https://a.example/hook", "/hook", "https://a.example/hook"),
+            ("https://a.example/hook?x=1", "/hook?x=2", "https://a.example/hook?x=1"),
+            ("http://u:p@a.example:8080/hook", "/hook?y", "http://u:p@a.example:8080/hook?y"),
+        ] {
+            let (parts, ()) = http::Request::builder().uri(request).body(()).expect("a request").into_parts();
+            let head = Head::new(&parts, SystemTime::UNIX_EPOCH);
+            assert_eq!(PublicUrl::new(given).expect("a url").of(&head).expect("a url"), expected);
+        }
+    }
+
+    #[test]
+    fn body_cannot_begin_in_the_query() {
+        for query in ["x=1{", "x=1[", "x=1[{\"id\":"] {
+            let Ok(request) = http::Request::builder().uri(format!("/hook?{query}")).body(()) else { continue };
+            let (parts, ()) = request.into_parts();
+            let head = Head::new(&parts, SystemTime::UNIX_EPOCH);
+            for given in ["https://a.example", "https://a.example/hook"] {
+                assert!(PublicUrl::new(given).expect("a url").of(&head).is_err(), "{query}");
+            }
+            assert!(PublicUrl::new("https://a.example/hook?x=1").expect("a url").of(&head).is_ok());
+        }
+    }
+
+    #[test]
+    fn only_the_named_characters_are_unescaped() {
+        assert_eq!(unescape("a%3a%2Fb%20%3A%2", ":/"), "a:/b%20:%2");
+        assert_eq!(unescape("%25%zz%é%", ":"), "%25%zz%é%");
+    }
+
+    #[test]
+    fn paths_and_prose_are_no_public_url() {
+        for text in
+            ["", "/hook", "a.example", "https://", "not a url", "https://a.example/hook#here", "ftp://a.example/"]
+        {
+            assert!(PublicUrl::new(text).is_err(), "{text:?}");
+        }
+    }
+}

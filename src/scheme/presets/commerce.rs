@@ -1,0 +1,71 @@
+use super::{DAY, HOUR, seconds};
+use crate::error::ConfigError;
+use crate::identity::{IdSource, TypeSource};
+use crate::scheme::Template;
+use crate::secrets::IntoSecrets;
+
+/// Shopify: `X-Shopify-Hmac-Sha256: {base64}`, HMAC-SHA256 of the body under the app's client secret. The newer headers without
+/// `X-` are looked at first.
+///
+/// **Id:** `X-Shopify-Webhook-Id` and the topic, not signed, the same on every retry. (`X-Shopify-Event-Id` is shared by all
+/// deliveries of one merchant's action.) **Replays** under another id pass, unless the replay guard is on, which also
+/// refuses two subscriptions to one topic at one endpoint: their bytes are equal. **Retries:** 8 over 4 hours; Shopify waits 5 s.
+///
+/// # Errors
+/// When a secret cannot be one.
+pub fn shopify(secrets: impl IntoSecrets) -> Result<Template, ConfigError> {
+    let id = IdSource::unsigned_header("shopify-webhook-id")?.or(IdSource::unsigned_header("x-shopify-webhook-id")?);
+    Template::builder("shopify")
+        .signature("shopify-hmac-sha256", "{base64}")
+        .or_signature("x-shopify-hmac-sha256")
+        .id_source(id.with_type())
+        .type_source(TypeSource::header("shopify-topic")?.or(TypeSource::header("x-shopify-topic")?))
+        .sender_timeout(seconds(5))
+        .retry_window(4 * HOUR)
+        .build(secrets)
+}
+
+/// Square: `x-square-hmacsha256-signature: {base64}`, HMAC-SHA256 of `{url}{body}`. `url` is the notification URL as Square has it.
+///
+/// **Id:** JSON `event_id`, signed. **Retries:** over 24 hours.
+///
+/// # Errors
+/// When a secret cannot be one, or the URL is none.
+pub fn square(secrets: impl IntoSecrets, url: &str) -> Result<Template, ConfigError> {
+    Template::builder("square")
+        .signature("x-square-hmacsha256-signature", "{base64}")
+        .signed("{url}{body}")
+        .url(url)
+        .id_source(IdSource::json("event_id")?)
+        .retry_window(DAY)
+        .build(secrets)
+}
+
+/// Coinbase Commerce: `X-CC-Webhook-Signature: {hex}`, HMAC-SHA256 of the body.
+///
+/// **Id:** JSON `event.id`, signed; the `id` at the top changes with every attempt. **Retries:** over three days.
+///
+/// # Errors
+/// When a secret cannot be one.
+pub fn coinbase_commerce(secrets: impl IntoSecrets) -> Result<Template, ConfigError> {
+    Template::builder("coinbase-commerce")
+        .signature("x-cc-webhook-signature", "{hex}")
+        .id_source(IdSource::json("event.id")?)
+        .type_source(TypeSource::json("event.type")?)
+        .retry_window(3 * DAY)
+        .build(secrets)
+}
+
+/// Lemon Squeezy: `X-Signature: {hex}`, HMAC-SHA256 of the body.
+///
+/// **Id:** the digest of the body: there is no id, and a body names the event and the whole object.
+///
+/// # Errors
+/// When a secret cannot be one.
+pub fn lemonsqueezy(secrets: impl IntoSecrets) -> Result<Template, ConfigError> {
+    Template::builder("lemonsqueezy")
+        .signature("x-signature", "{hex}")
+        .id_source(IdSource::body_digest())
+        .type_source(TypeSource::json("meta.event_name")?)
+        .build(secrets)
+}

@@ -1,0 +1,93 @@
+use super::{DAY, HOUR, MINUTE, seconds};
+use crate::error::ConfigError;
+use crate::scheme::{Encoding, Template, TemplateBuilder};
+use crate::secrets::{Algorithm, IntoSecrets, Key};
+
+/// Standard Webhooks: `webhook-signature: v1,{base64} …`, HMAC-SHA256 of `{id}.{timestamp}.{body}`, with `webhook-id` and
+/// `webhook-timestamp`.
+///
+/// Secrets are base64 after an optional `whsec_`. A public key, `whpk_…`, verifies the asymmetric `v1a` signatures instead and
+/// needs the feature `ed25519`; both kinds may be given, and any may match. A private one, `whsk_…`, also signs, for tests.
+///
+/// **Id:** `webhook-id`, signed. One in which a dot is followed by a number like a timestamp is refused: what is signed could
+/// then be split in two ways. GitLab, OpenAI, Svix and others have presets of their own.
+///
+/// # Errors
+/// When a secret is not base64.
+pub fn standard_webhooks(secrets: impl IntoSecrets) -> Result<Template, ConfigError> {
+    standard("standard-webhooks").build(secrets)
+}
+
+/// Svix, and every sender that uses it: Standard Webhooks with `svix-id`, `svix-timestamp` and `svix-signature`, or with
+/// `webhook-…` where a sender puts its own name first. Deliveries with both are judged by the first.
+///
+/// **Id:** `svix-id`, signed. **Retries:** 8 attempts over 28 hours; Svix waits 15 s.
+///
+/// # Errors
+/// As [`standard_webhooks`].
+pub fn svix(secrets: impl IntoSecrets) -> Result<Template, ConfigError> {
+    by_svix("svix").build(secrets)
+}
+
+/// Clerk, which sends with [`svix`].
+///
+/// # Errors
+/// As [`standard_webhooks`].
+pub fn clerk(secrets: impl IntoSecrets) -> Result<Template, ConfigError> {
+    by_svix("clerk").build(secrets)
+}
+
+/// Resend, which sends with [`svix`].
+///
+/// # Errors
+/// As [`standard_webhooks`].
+pub fn resend(secrets: impl IntoSecrets) -> Result<Template, ConfigError> {
+    by_svix("resend").build(secrets)
+}
+
+/// OpenAI: [`standard_webhooks`], but a secret without `whsec_` is the key as it is, and not base64.
+///
+/// A signature without its `v1,` is refused, though OpenAI's SDKs take it. **Id:** `webhook-id`, signed. **Retries:** up to
+/// 72 hours.
+///
+/// # Errors
+/// When what follows `whsec_` is not base64.
+pub fn openai(secrets: impl IntoSecrets) -> Result<Template, ConfigError> {
+    let is_marked = |text: &str| ["whsec_", "whpk_", "whsk_"].iter().any(|prefix| text.starts_with(prefix));
+    let key = move |text: &str| match is_marked(text) {
+        true => standard_key(text),
+        false => Key::hmac_sha256(text.as_bytes()),
+    };
+    standard("openai").key(key).retry_window(3 * DAY).build(secrets)
+}
+
+pub(super) fn standard(name: &'static str) -> TemplateBuilder {
+    described(Template::builder(name).signature("webhook-signature", "v1,{base64} …"))
+        .timestamp("webhook-timestamp")
+        .id("webhook-id")
+}
+
+fn by_svix(name: &'static str) -> TemplateBuilder {
+    described(Template::builder(name).signature("svix-signature", "v1,{base64} …"))
+        .timestamp("svix-timestamp")
+        .id("svix-id")
+        .or_signature("webhook-signature")
+        .timestamp("webhook-timestamp")
+        .id("webhook-id")
+        .sender_timeout(seconds(15))
+        .retry_window(27 * HOUR + 36 * MINUTE)
+}
+
+/// What does not depend on the headers' names.
+fn described(builder: TemplateBuilder) -> TemplateBuilder {
+    builder.or_version("v1a", Algorithm::Ed25519).signed("{id}.{timestamp}.{body}").key(standard_key)
+}
+
+fn standard_key(text: &str) -> Result<Key, ConfigError> {
+    let asymmetric = text.strip_prefix("whpk_").or(text.strip_prefix("whsk_"));
+    let encoded = asymmetric.unwrap_or_else(|| text.strip_prefix("whsec_").unwrap_or(text));
+    let bytes = Encoding::Base64
+        .secret(encoded)
+        .map_err(|_| ConfigError::secret("Standard Webhooks secrets are base64 after whsec_, and this one is not"))?;
+    Key::new(if asymmetric.is_some() { Algorithm::Ed25519 } else { Algorithm::HmacSha256 }, &bytes)
+}

@@ -1,0 +1,181 @@
+use std::borrow::Cow;
+
+use http::header::CONTENT_TYPE;
+use http::uri::PathAndQuery;
+use http::{HeaderMap, HeaderName, StatusCode, Uri};
+use sha2::{Digest, Sha256};
+
+use super::seconds;
+use crate::error::ConfigError;
+use crate::identity::{IdSource, TypeSource};
+use crate::rejection::{Rejection, RejectionKind};
+use crate::scheme::form_pairs::{pairs, value_of};
+use crate::scheme::public_url::PublicUrl;
+use crate::scheme::{Custom, Encoding, Head, Outgoing, Profile, Proof};
+use crate::secrets::{Algorithm, IntoSecrets, Key, SecretSet, Secrets};
+
+const SIGNATURE: HeaderName = HeaderName::from_static("x-twilio-signature");
+const BODY_DIGEST: &str = "bodySHA256";
+
+/// They are sorted before anything is verified.
+const MOST_PARAMETERS: usize = 1_000;
+
+/// Twilio: `X-Twilio-Signature: {base64}`, HMAC-SHA1 of the public `url`, followed by the form's parameters, sorted. Another
+/// body than a form is covered by its SHA-256 in the URL's `bodySHA256`; one that is neither is refused.
+///
+/// `url` is the one configured at Twilio: [`url`](crate::scheme::TemplateBuilder::url) says what it may leave to the request. Twilio
+/// signs with or without the port, so both are tried. It puts nothing between the URL, the names and the values, so where one ends
+/// and the next begins is not signed; a URL that is configured with its query leaves the least room.
+///
+/// **Id:** `I-Twilio-Idempotency-Token`, not signed. Without it nothing is deduplicated: a caller may press one key twice, and
+/// both requests are the same bytes. **Replays** under another token pass, or without one; the replay guard only refuses the
+/// former, and with them such repeated requests. **Refusals:** 400 without a signature, 403 for a wrong one. Twilio waits 15 s and retries once by default.
+/// An answer to a duplicate is empty, so TwiML belongs in [`answer_duplicates`](crate::WebhookLayer::answer_duplicates).
+///
+/// # Errors
+/// When a secret cannot be one, or the URL is none.
+pub fn twilio(secrets: impl IntoSecrets, url: &str) -> Result<Custom, ConfigError> {
+    let secrets = Secrets::new(secrets, |token| Key::new(Algorithm::HmacSha1, token.as_bytes()))?;
+    let url = PublicUrl::new(url)?;
+    let profile = Profile::default()
+        .id(IdSource::unsigned_header("i-twilio-idempotency-token")?.or(IdSource::none()))
+        .event_type(TypeSource::by(|_, body| event_type(body)))
+        .sender_timeout(seconds(15))
+        .refusal_status(StatusCode::FORBIDDEN)
+        .unsigned_status(StatusCode::BAD_REQUEST);
+    let signing = url.clone();
+    Ok(Custom::by_body("twilio", secrets, move |head, body| read(&url, head, body))
+        .signing(move |message, secrets| sign(&signing, message, secrets))
+        .demanding(SIGNATURE)
+        .described("HMAC-SHA1 of {url}, then the form's parameters, sorted")
+        .with_profile(profile))
+}
+
+fn read(url: &PublicUrl, head: &Head<'_>, body: &[u8]) -> Result<Vec<Proof>, Rejection> {
+    let signature = head.proof_header(SIGNATURE)?;
+    let url = signed_url(url, head)?;
+    let parameters = parameters(&url, head.headers(), body)?;
+    let proof = |url: &str| {
+        let mut proof = Proof::of(&[url.as_bytes(), &parameters].concat());
+        proof.add(Algorithm::HmacSha1, Encoding::Base64, signature);
+        proof
+    };
+    Ok(vec![proof(&url).or(proof(&other_port(&url)))])
+}
+
+/// The public URL, which always gets the request's `bodySHA256`: that is no part of what is configured.
+fn signed_url<'a>(url: &'a PublicUrl, head: &Head<'_>) -> Result<Cow<'a, str>, Rejection> {
+    let url = url.of(head)?;
+    let sent_to = head.uri().path_and_query().map_or("", PathAndQuery::as_str);
+    Ok(match (body_digest(&url), body_digest(sent_to)) {
+        (None, Some(digest)) => Cow::Owned(with_digest(&url, digest)),
+        _ => url,
+    })
+}
+
+fn with_digest(url: &str, digest: &str) -> String {
+    let separator = if url.contains('?') { '&' } else { '?' };
+    format!("{url}{separator}{BODY_DIGEST}={digest}")
+}
+
+/// What is signed after the URL.
+fn parameters(url: &str, headers: &HeaderMap, body: &[u8]) -> Result<Vec<u8>, Rejection> {
+    let (digest, is_form) = (body_digest(url), is_form(headers));
+    // No secret is in it: whoever sees the URL can compute it.
+    if digest.is_some_and(|digest| *digest != hex::encode(Sha256::digest(body))) {
+        return Err(RejectionKind::SignatureMismatch.into());
+    }
+    match is_form {
+        true => sorted(body),
+        false if digest.is_some() || body.is_empty() => Ok(Vec::new()),
+        false => Err(Rejection::malformed("the body is no form, and no bodySHA256 ends the url to cover it")),
+    }
+}
+
+/// The digest that Twilio puts at the end of the URL, and only there: nothing separates the URL from a form's parameters, so
+/// that a text in one of them could be passed off as a parameter of the query.
+fn body_digest(url: &str) -> Option<&str> {
+    let (_, query) = url.split_once('?')?;
+    let (others, last) = query.rsplit_once('&').unwrap_or(("", query));
+    let digest = last.strip_prefix(BODY_DIGEST)?.strip_prefix('=')?;
+    (digest.len() == 64 && !others.contains(BODY_DIGEST)).then_some(digest)
+}
+
+/// Names in byte order, each with its values in order, and equal ones once.
+fn sorted(form: &[u8]) -> Result<Vec<u8>, Rejection> {
+    let mut parameters: Vec<_> = pairs(form).take(MOST_PARAMETERS + 1).collect();
+    if parameters.len() > MOST_PARAMETERS {
+        return Err(Rejection::malformed("the form has more than 1,000 parameters"));
+    }
+    parameters.sort_unstable();
+    parameters.dedup();
+    Ok(parameters.iter().flat_map(|(name, value)| [&**name, &**value]).flatten().copied().collect())
+}
+
+/// The same URL without its port, or with the one that its scheme has anyway.
+fn other_port(url: &str) -> String {
+    let Some((scheme, rest)) = url.split_once("://") else { return url.to_owned() };
+    let end = rest.find(['/', '?']).unwrap_or(rest.len());
+    let (authority, path) = rest.split_at(end);
+    let host_at = authority.rfind('@').map_or(0, |at| at + 1);
+    let port_at = authority[host_at..].rfind(':').map(|at| host_at + at);
+    // The colons of an IPv6 address are inside its brackets.
+    match port_at.filter(|at| !authority[*at..].contains(']')) {
+        Some(at) => format!("{scheme}://{}{path}", &authority[..at]),
+        None if scheme == "https" => format!("{scheme}://{authority}:443{path}"),
+        None => format!("{scheme}://{authority}:80{path}"),
+    }
+}
+
+fn is_form(headers: &HeaderMap) -> bool {
+    let content_type = headers.get(CONTENT_TYPE).and_then(|value| value.to_str().ok()).unwrap_or_default();
+    let essence = content_type.split(';').next().unwrap_or_default().trim();
+    essence.eq_ignore_ascii_case("application/x-www-form-urlencoded")
+}
+
+fn event_type(form: &[u8]) -> Option<String> {
+    let status = ["MessageStatus", "CallStatus", "EventType"].iter().find_map(|name| value_of(form, name));
+    status.map(Cow::into_owned)
+}
+
+fn sign(url: &PublicUrl, message: &mut Outgoing, secrets: &SecretSet) -> Result<(), ConfigError> {
+    if !is_form(message.request.headers()) && !message.body().is_empty() {
+        let digest = hex::encode(Sha256::digest(message.body()));
+        *message.request.uri_mut() = with_body_digest(message.request.uri(), &digest)?;
+    }
+    let parts = message.parts();
+    let url = signed_url(url, &Head::new(&parts, message.signed_at));
+    let url = url.map_err(|refused| ConfigError::unsignable(&refused))?.into_owned();
+    let parameters =
+        parameters(&url, &parts.headers, message.body()).map_err(|refused| ConfigError::unsignable(&refused))?;
+    let tag = secrets.first_active(message.signed_at)?.sign(&[url.as_bytes(), &parameters])?;
+    message.set_header(&SIGNATURE, &Encoding::Base64.write(&tag))
+}
+
+fn with_body_digest(uri: &Uri, digest: &str) -> Result<Uri, ConfigError> {
+    let path = uri.path_and_query().map_or("/", PathAndQuery::as_str);
+    let mut parts = uri.clone().into_parts();
+    let refused = || ConfigError::scheme("this uri cannot get a bodySHA256");
+    parts.path_and_query = Some(with_digest(path, digest).parse().map_err(|_| refused())?);
+    Uri::from_parts(parts).map_err(|_| refused())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn port_is_taken_away_or_added() {
+        for (url, other) in [
+            ("https://a.example/x", "https://a.example:443/x"),
+            ("http://a.example?x", "http://a.example:80?x"),
+            ("https://a.example:8443/x:1", "https://a.example/x:1"),
+            ("https://u:p@a.example/x", "https://u:p@a.example:443/x"),
+            ("https://u:p@a.example:1/x", "https://u:p@a.example/x"),
+            ("https://[::1]/x", "https://[::1]:443/x"),
+            ("https://[::1]:1/x", "https://[::1]/x"),
+        ] {
+            assert_eq!(other_port(url), other);
+        }
+    }
+}

@@ -7,6 +7,7 @@ mod error;
 mod event;
 #[cfg(feature = "axum")]
 mod extract;
+mod guard;
 pub mod handler;
 mod head;
 pub mod identity;
@@ -34,3 +35,8 @@ pub use self::{
     outcome::Outcome,
     receiver::{AnswerBody, ResponseFuture, WebhookLayer, WebhookService},
 };
+
+// Its code must compile, though it is no part of these docs.
+#[cfg(doctest)]
+#[doc = include_str!("../CONTRIBUTING.md")]
+mod contributing {}

@@ -5,15 +5,15 @@
 //! ```
 //! use axum::{Router, body::Body, routing::post};
 //! use tower::ServiceExt;
-//! use tower_webhook::{WebhookEvent, WebhookLayer, scheme::Timestamped, store::MemoryStore, testing::TestSender};
+//! use tower_webhook::{WebhookEvent, WebhookLayer, scheme, store::MemoryStore, testing::TestSender};
 //!
-//! # fn app(scheme: Timestamped) -> Router {
+//! # fn app(scheme: scheme::Template) -> Router {
 //! #     async fn on_event(_: WebhookEvent) {}
 //! #     Router::new().route("/webhooks", post(on_event)).layer(WebhookLayer::new(scheme, MemoryStore::new()))
 //! # }
 //! # tokio::runtime::Builder::new_current_thread().enable_all().build()?.block_on(async {
-//! let sender = TestSender::new(Timestamped::new("whsec_test")?);
-//! let response = app(Timestamped::new("whsec_test")?)
+//! let sender = TestSender::new(scheme::timestamped("whsec_test")?);
+//! let response = app(scheme::timestamped("whsec_test")?)
 //!     .oneshot(sender.deliver(r#"{"id":"evt_1","type":"invoice.paid"}"#).request::<Body>())
 //!     .await?;
 //! assert_eq!(response.status(), 200);

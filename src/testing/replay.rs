@@ -11,12 +11,12 @@ use super::split_mix::SplitMix;
 ///
 /// ```
 /// use axum::{Router, body::Body, routing::post};
-/// use tower_webhook::{Outcome, WebhookEvent, WebhookLayer, scheme::Timestamped, store::MemoryStore};
+/// use tower_webhook::{Outcome, WebhookEvent, WebhookLayer, scheme, store::MemoryStore};
 /// use tower_webhook::testing::{Replay, TestSender};
 ///
 /// # tokio::runtime::Builder::new_current_thread().enable_all().build()?.block_on(async {
 /// # async fn on_event(_: WebhookEvent) {}
-/// let scheme = Timestamped::new("whsec_test")?;
+/// let scheme = scheme::timestamped("whsec_test")?;
 /// let app: Router = Router::new()
 ///     .route("/webhooks", post(on_event))
 ///     .layer(WebhookLayer::new(scheme.clone(), MemoryStore::new()));

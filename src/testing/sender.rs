@@ -6,6 +6,7 @@ use bytes::Bytes;
 use http::{HeaderMap, HeaderName, HeaderValue, Method, Request, Uri};
 
 use crate::clock::{Clock, SystemClock};
+use crate::error::ConfigError;
 use crate::scheme::{Outgoing, Scheme};
 
 /// Plays the provider: signs deliveries as the scheme's sender would, with the scheme's own secrets.
@@ -39,12 +40,17 @@ impl TestSender {
         self
     }
 
-    /// A delivery of this body, signed when the request is made of it.
+    /// A delivery of this body, signed when the request is made of it. Where the sender puts the event's id or type into a
+    /// header, the delivery has an id of its own and no type, unless told otherwise.
     pub fn deliver(&self, body: impl Into<Bytes>) -> TestDelivery {
+        let Outgoing { request, id, .. } = Outgoing::new(body);
         TestDelivery {
             sender: self.clone(),
-            body: body.into(),
+            body: request.into_body(),
+            id: Some(id),
+            event_type: None,
             method: Method::POST,
+            content_type: HeaderValue::from_static("application/json"),
             age: Duration::ZERO,
             tampered: false,
             headers: HeaderMap::new(),
@@ -66,7 +72,10 @@ impl fmt::Debug for TestSender {
 pub struct TestDelivery {
     sender: TestSender,
     body: Bytes,
+    id: Option<String>,
+    event_type: Option<String>,
     method: Method,
+    content_type: HeaderValue,
     age: Duration,
     tampered: bool,
     headers: HeaderMap,
@@ -77,6 +86,34 @@ impl TestDelivery {
     #[must_use]
     pub fn aged(mut self, age: Duration) -> Self {
         self.age = age;
+        self
+    }
+
+    /// The event's id, for senders that put it into a header or sign it beside the body.
+    #[must_use]
+    pub fn id(mut self, id: &str) -> Self {
+        self.id = Some(id.to_owned());
+        self
+    }
+
+    /// Without the header that the sender puts the id into, for senders that may leave it out.
+    #[must_use]
+    pub fn without_id(mut self) -> Self {
+        self.id = None;
+        self
+    }
+
+    /// The event's type, for senders that put it into a header.
+    #[must_use]
+    pub fn event_type(mut self, event_type: &str) -> Self {
+        self.event_type = Some(event_type.to_owned());
+        self
+    }
+
+    /// The body is a form, and no JSON.
+    #[must_use]
+    pub fn form(mut self) -> Self {
+        self.content_type = HeaderValue::from_static("application/x-www-form-urlencoded");
         self
     }
 
@@ -105,46 +142,49 @@ impl TestDelivery {
         self
     }
 
-    /// The headers that carry the signature.
-    ///
-    /// # Panics
-    /// When the scheme cannot sign: its secrets come from a lookup, or none is active.
-    #[must_use]
-    pub fn signature(&self) -> HeaderMap {
-        let scheme = &self.sender.scheme;
-        let secrets = scheme.secrets().current().expect("a scheme with secrets of its own to sign with");
-        let message = Outgoing::new(&self.body).signed_at(self.signed_at());
-        scheme.sign(&message, &secrets).expect("a message that the scheme can sign")
-    }
-
     /// The signed request.
     ///
     /// # Panics
-    /// As [`TestDelivery::signature`].
+    /// When the scheme cannot sign: its secrets come from a lookup, or are public keys, or none is active.
     #[must_use]
     pub fn request<B: From<Bytes>>(&self) -> Request<B> {
-        let mut request = Request::new(B::from(self.sent_body()));
-        *request.method_mut() = self.method.clone();
-        *request.uri_mut() = self.sender.uri.clone();
-        *request.headers_mut() = self.signature();
-        request.headers_mut().insert(http::header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
+        let scheme = &self.sender.scheme;
+        let secrets = scheme.secrets().current().expect("a scheme with secrets of its own to sign with");
+        let mut message = self.unsigned().expect("a message with headers that are some");
+        scheme.sign(&mut message, &secrets).expect("a message that the scheme can sign");
+        let mut request = message.request;
         request.headers_mut().extend(self.headers.clone());
-        request
+        request.map(|body| B::from(if self.tampered { tamper(&body) } else { body }))
+    }
+
+    /// What is sent, before it is signed.
+    fn unsigned(&self) -> Result<Outgoing, ConfigError> {
+        let profile = self.sender.scheme.profile();
+        let mut message = Outgoing::new(self.body.clone()).signed_at(self.signed_at());
+        *message.request.method_mut() = self.method.clone();
+        *message.request.uri_mut() = self.sender.uri.clone();
+        message.request.headers_mut().insert(http::header::CONTENT_TYPE, self.content_type.clone());
+        if let Some(id) = &self.id {
+            message.id.clone_from(id);
+            profile.id.header().map(|name| message.set_header(name, id)).transpose()?;
+        }
+        if let (Some(name), Some(event_type)) = (profile.event_type.sent_header(), &self.event_type) {
+            message.set_header(name, event_type)?;
+        }
+        Ok(message)
     }
 
     fn signed_at(&self) -> SystemTime {
         self.sender.clock.now() - self.age
     }
+}
 
-    fn sent_body(&self) -> Bytes {
-        if !self.tampered {
-            return self.body.clone();
-        }
-        let mut bytes = self.body.to_vec();
-        match bytes.last_mut() {
-            Some(last) => *last ^= 1,
-            None => bytes.push(b' '),
-        }
-        bytes.into()
+/// The same bytes but for one bit.
+fn tamper(body: &[u8]) -> Bytes {
+    let mut bytes = body.to_vec();
+    match bytes.last_mut() {
+        Some(last) => *last ^= 1,
+        None => bytes.push(b' '),
     }
+    bytes.into()
 }

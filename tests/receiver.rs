@@ -14,7 +14,7 @@ use support::{Answer, Receiver, SECRET, scheme};
 use tower::{Service, ServiceBuilder, ServiceExt};
 use tower_webhook::handler::Failure;
 use tower_webhook::rejection::RejectionKind;
-use tower_webhook::scheme::Timestamped;
+use tower_webhook::scheme;
 use tower_webhook::store::MemoryStore;
 use tower_webhook::testing::{ManualClock, Replay, TestSender};
 use tower_webhook::{HandlerError, Outcome, WebhookEvent, WebhookLayer};
@@ -74,16 +74,16 @@ async fn routes_have_secrets_of_their_own() {
     let app = Router::new()
         .route(
             "/a",
-            post(|| async {}).layer(WebhookLayer::new(Timestamped::new("secret_a").unwrap(), MemoryStore::new())),
+            post(|| async {}).layer(WebhookLayer::new(scheme::timestamped("secret_a").unwrap(), MemoryStore::new())),
         )
         .route(
             "/b",
-            post(|| async {}).layer(WebhookLayer::new(Timestamped::new("secret_b").unwrap(), MemoryStore::new())),
+            post(|| async {}).layer(WebhookLayer::new(scheme::timestamped("secret_b").unwrap(), MemoryStore::new())),
         );
     for (path, secret, status) in
         [("/a", "secret_a", 200), ("/a", "secret_b", 401), ("/b", "secret_b", 200), ("/b", "secret_a", 401)]
     {
-        let sender = TestSender::new(Timestamped::new(secret).unwrap()).uri(path);
+        let sender = TestSender::new(scheme::timestamped(secret).unwrap()).uri(path);
         let request = sender.deliver(r#"{"id":"evt_1"}"#).request::<Body>();
         assert_eq!(app.clone().oneshot(request).await.unwrap().status(), status, "{path} with {secret}");
     }
@@ -261,7 +261,7 @@ async fn answers_can_be_replaced() {
     let receiver = Receiver::configured(|layer| {
         layer
             .answer_duplicates(|key| Response::new(format!("seen {}", key.id()).into()))
-            .answer_refusals(|_| Response::builder().status(403).body(Bytes::new()).unwrap())
+            .answer_refusals(|_, _| Response::builder().status(403).body(Bytes::new()).unwrap())
     });
     let event = receiver.event("evt_1");
     receiver.deliver(&event).await;
@@ -321,7 +321,7 @@ async fn inner_service_is_never_called_unready() {
     let service = ServiceBuilder::new()
         .layer(WebhookLayer::new(scheme(), MemoryStore::new()))
         .service(Strict { ready: false, unready_calls: unready_calls.clone() });
-    let sender = TestSender::new(Timestamped::new(SECRET).unwrap());
+    let sender = TestSender::new(scheme::timestamped(SECRET).unwrap());
     for n in 0..3 {
         let request = sender.deliver(format!(r#"{{"id":"evt_{n}"}}"#)).request::<Full<Bytes>>();
         assert_eq!(service.clone().oneshot(request).await.unwrap().status(), StatusCode::OK);

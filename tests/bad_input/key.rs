@@ -14,7 +14,7 @@ use tower_webhook::clock::Clock;
 use tower_webhook::rejection::RejectionKind::{
     MalformedSignature, NoActiveSecret, SignatureMismatch, Stale, UnknownTenant, UnsupportedSignature,
 };
-use tower_webhook::scheme::{Scheme, Timestamped};
+use tower_webhook::scheme::{self, Scheme};
 use tower_webhook::secrets::{IntoSecrets, Secret, TenantSecrets};
 
 use crate::case::{BODY, accepted_by, header_by, receiver_with, refused, refused_by, request, tag};
@@ -24,7 +24,7 @@ use crate::support::{NOW, SECRET};
 async fn whole_text_of_the_secret_is_the_key() {
     let (literal, stripped, decoded) =
         ("whsec_c2VjcmV0LWtleS1ieXRlcw==", "c2VjcmV0LWtleS1ieXRlcw==", "secret-key-bytes");
-    let scheme = |secret| Timestamped::new(secret).expect("a secret");
+    let scheme = |secret| scheme::timestamped(secret).expect("a secret");
     for (what, secret, signer) in [
         ("53: signed with the empty key", literal, ""),
         ("54: whsec_ literal, signed with the decoded", literal, decoded),
@@ -43,7 +43,7 @@ async fn whole_text_of_the_secret_is_the_key() {
 #[tokio::test]
 async fn replaced_secret_is_retired() {
     let what = "55: retired secret, replaced";
-    let scheme = Timestamped::new(["whsec_old", "whsec_kept"]).expect("secrets");
+    let scheme = scheme::timestamped(["whsec_old", "whsec_kept"]).expect("secrets");
     let secrets = scheme.secrets().clone();
     let receiver = receiver_with(scheme);
     secrets.replace(["whsec_kept", "whsec_new"]).expect("secrets");
@@ -61,7 +61,7 @@ async fn expired_secret_is_retired() {
         let clock = crate::support::Receiver::new().clock;
         let old = Secret::new("whsec_old").expect("a secret").label("old").expires_at(clock.now() + minute);
         let others = others.into_iter().map(|text| Secret::new(text).expect("a secret"));
-        let scheme = Timestamped::new(Vec::from_iter(others.chain([old]))).expect("secrets");
+        let scheme = scheme::timestamped(Vec::from_iter(others.chain([old]))).expect("secrets");
 
         let in_time = receiver_with(scheme.clone());
         in_time.clock.advance(minute - Duration::from_nanos(1));
@@ -101,10 +101,10 @@ async fn tenants_secrets_are_their_own() {
         ("56: empty tenant", "", "whsec_acme", UnknownTenant),
         ("56: overlong tenant", &"a".repeat(256), "whsec_acme", UnknownTenant),
     ] {
-        let receiver = receiver_with(Timestamped::new(tenants()).expect("a lookup"));
+        let receiver = receiver_with(scheme::timestamped(tenants()).expect("a lookup"));
         refused_by(&receiver, to_tenant(tenant, secret), 401, kind, what).await;
     }
-    let receiver = receiver_with(Timestamped::new(tenants()).expect("a lookup"));
+    let receiver = receiver_with(scheme::timestamped(tenants()).expect("a lookup"));
     refused_by(&receiver, request(header_by("whsec_acme", BODY), BODY), 401, UnknownTenant, "56: no tenant").await;
     for tenant in ["acme", "evil"] {
         let what = "56: the same event for two tenants is two events";
@@ -123,7 +123,7 @@ async fn header_that_can_be_refused_costs_no_lookup() {
             async { Ok(Some(vec![Secret::new("whsec_acme")?])) }
         },
     );
-    let receiver = receiver_with(Timestamped::new(secrets).expect("a lookup"));
+    let receiver = receiver_with(scheme::timestamped(secrets).expect("a lookup"));
     let good = header_by("whsec_acme", BODY);
     for (what, header, kind) in [
         ("19: stale", format!("t=1,v1={}", tag("whsec_acme", format!("1.{BODY}"))), Stale),
@@ -188,11 +188,11 @@ fn hmac<M: Mac + KeyInit>(message: &str) -> String {
 #[tokio::test]
 async fn secret_that_cannot_be_one_is_an_error_when_built() {
     fn error(secrets: impl IntoSecrets, what: &str) {
-        let error = Timestamped::new(secrets).expect_err(what);
+        let error = scheme::timestamped(secrets).expect_err(what);
         assert_eq!(error.kind(), ConfigErrorKind::Secret, "{what}");
         assert!(!error.to_string().contains("good_part"), "{what}: {error}");
     }
-    let scheme = Timestamped::new(SECRET).expect("a secret");
+    let scheme = scheme::timestamped(SECRET).expect("a secret");
     let secrets = scheme.secrets().clone();
     for (what, text) in [
         ("61: empty", ""),
@@ -209,12 +209,12 @@ async fn secret_that_cannot_be_one_is_an_error_when_built() {
         error(text.to_owned(), what);
         error([text], what);
         error(vec!["fine", text], what);
-        assert_eq!(Timestamped::stripe([text, "fine"]).expect_err(what).kind(), ConfigErrorKind::Secret, "{what}");
+        assert_eq!(scheme::stripe([text, "fine"]).expect_err(what).kind(), ConfigErrorKind::Secret, "{what}");
         assert_eq!(secrets.replace(["fine", text]).expect_err(what).kind(), ConfigErrorKind::Secret, "{what}");
     }
     let none = secrets.replace(Vec::<Secret>::new()).expect_err("61: none at all");
     assert_eq!(none.kind(), ConfigErrorKind::Secrets);
-    assert_eq!(Timestamped::new(Vec::<Secret>::new()).expect_err("61: none").kind(), ConfigErrorKind::Secrets);
+    assert_eq!(scheme::timestamped(Vec::<Secret>::new()).expect_err("61: none").kind(), ConfigErrorKind::Secrets);
 
     let receiver = receiver_with(scheme);
     for key in ["fine", ""] {

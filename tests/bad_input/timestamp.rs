@@ -3,7 +3,7 @@
 use tower_webhook::rejection::RejectionKind::{
     Early, MalformedSignature, MissingSignature, SignatureMismatch, Stale, UnsupportedSignature,
 };
-use tower_webhook::scheme::{Timestamped, Tolerance};
+use tower_webhook::scheme::{self, Tolerance};
 
 use crate::case::{BODY, accepted, accepted_by, good, receiver_with, refused, refused_by, request, sign, unsigned};
 use crate::support::{NOW, SECRET};
@@ -95,7 +95,8 @@ async fn stale_delivery_cannot_be_freshened() {
 
 #[tokio::test]
 async fn unchecked_timestamps_are_still_parsed() {
-    let receiver = receiver_with(Timestamped::new(SECRET).expect("a secret").tolerance(Tolerance::InsecureUnchecked));
+    let receiver =
+        receiver_with(scheme::timestamped(SECRET).expect("a secret").tolerance(Tolerance::InsecureUnchecked));
     for (what, text) in [
         ("8: t=+N, unchecked", "+1700000000"),
         ("10: leading zero, unchecked", "01700000000"),

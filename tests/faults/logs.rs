@@ -7,7 +7,7 @@ use axum::http::{Method, Request};
 use axum::routing::post;
 use axum::{Router, http};
 use tower::{Layer, Service, ServiceExt};
-use tower_webhook::scheme::{Profile, Timestamped};
+use tower_webhook::scheme::{self, Profile};
 use tower_webhook::store::MemoryStore;
 use tower_webhook::testing::{TestDelivery, TestSender};
 use tower_webhook::{HandlerError, Outcome, WebhookEvent, WebhookLayer};
@@ -258,7 +258,7 @@ fn apply(layer: &WebhookLayer) {
 fn row_46_retention_shorter_than_the_retry_window_is_warned_about() {
     let (logs, _guard) = Logs::capture();
     for (retention, warnings) in [(None, 0), (Some(3 * DAY), 0), (Some(3 * DAY - Duration::from_secs(1)), 1)] {
-        let stripe = Timestamped::stripe("whsec_x").expect("a scheme");
+        let stripe = scheme::stripe("whsec_x").expect("a scheme");
         let mut layer = WebhookLayer::new(stripe, MemoryStore::new());
         if let Some(retention) = retention {
             layer = layer.retention(retention).expect("a retention");

@@ -7,7 +7,7 @@ use std::process::{Child, ChildStdout, Command, ExitStatus, Stdio};
 
 use axum::body::Body;
 use tokio::task::JoinSet;
-use tower_webhook::scheme::Timestamped;
+use tower_webhook::scheme;
 use tower_webhook::testing::TestSender;
 
 use crate::support::socket::{PATIENCE, RawClient, raw};
@@ -42,7 +42,7 @@ impl Process {
 
     /// A signed delivery, and the status that it gets; `None` when the connection ends without one.
     async fn deliver(address: SocketAddr, id: &str) -> Option<u16> {
-        let sender = TestSender::new(Timestamped::stripe(SECRET).expect("a secret"));
+        let sender = TestSender::new(scheme::stripe(SECRET).expect("a secret"));
         let body = format!(r#"{{"id":"{id}","type":"test.event"}}"#);
         let (head, body) = raw(sender.deliver(body).request::<Body>()).await;
         let mut client = RawClient::connect(address).await;

@@ -11,7 +11,7 @@ use axum::routing::post;
 use tokio::sync::{Semaphore, watch};
 use tower::ServiceExt;
 use tower_webhook::rejection::RejectionKind;
-use tower_webhook::scheme::Timestamped;
+use tower_webhook::scheme;
 use tower_webhook::secrets::{Secret, TenantSecrets};
 use tower_webhook::store::MemoryStore;
 use tower_webhook::testing::TestSender;
@@ -85,7 +85,7 @@ impl Tenants {
             |head| head.uri().path().strip_prefix("/webhooks/").map(str::to_owned),
             move |tenant| asked.clone().find(tenant),
         );
-        let scheme = Timestamped::new(secrets.clone()).expect("a scheme");
+        let scheme = scheme::timestamped(secrets.clone()).expect("a scheme");
         let layer = WebhookLayer::new(scheme, store.clone()).endpoint("tenants").expect("a name");
         let handled: Arc<Mutex<Vec<(String, String)>>> = Arc::default();
         let record = handled.clone();
@@ -104,7 +104,7 @@ impl Tenants {
 }
 
 async fn deliver(app: Router, tenant: &str, secret: &str, id: &str) -> Answer {
-    let sender = TestSender::new(Timestamped::new(secret).expect("a scheme")).uri(&format!("/webhooks/{tenant}"));
+    let sender = TestSender::new(scheme::timestamped(secret).expect("a scheme")).uri(&format!("/webhooks/{tenant}"));
     let request = sender.deliver(format!(r#"{{"id":"{id}"}}"#)).request::<Body>();
     Answer::read(app.oneshot(request).await.expect("a router cannot fail")).await
 }

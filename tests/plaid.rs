@@ -1,0 +1,139 @@
+//! Plaid's JWTs, and the keys that are looked up for them.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+use axum::body::Bytes;
+use axum::http::Request;
+use axum::http::request::Parts;
+use base64::Engine;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use tower_webhook::rejection::{Rejection, RejectionKind};
+use tower_webhook::scheme::{Head, Scheme, plaid, plaid_keys, verify};
+use tower_webhook::secrets::Secret;
+use tower_webhook::testing::{ManualClock, TestDelivery, TestSender};
+
+const PRIVATE: &str = "MIGHAgEAMBMGByqGSM49AgEGCCqGSM49AwEHBG0wawIBAQQgjb6e+rm4xZF07t3pAx+mh81i6aQmUSrZAPVEqOVo3guhRANC\
+    AAQfRLsArVEr2sX0gvGUnCVkeEyAYfqgn1veDhCPGAN83zUrBJHUtRumcsyNRq0pxAO1N/JmBkpjdCIcj1QGfOsR";
+const JWK: &str = r#"{"alg":"ES256","crv":"P-256","kid":"test","kty":"EC","use":"sig",
+    "x":"H0S7AK1RK9rF9ILxlJwlZHhMgGH6oJ9b3g4QjxgDfN8","y":"NSsEkdS1G6ZyzI1GrSnEA7U38mYGSmN0IhyPVAZ86xE"}"#;
+const BODY: &str = r#"{"webhook_type":"ITEM","webhook_code":"ERROR","item_id":"i"}"#;
+const HEADER: &str = "plaid-verification";
+
+fn clock() -> ManualClock {
+    ManualClock::at_unix(1_700_000_000)
+}
+
+fn delivery() -> TestDelivery {
+    TestSender::new(plaid(PRIVATE).expect("a private key")).clock(clock()).deliver(BODY)
+}
+
+async fn judge(scheme: &impl Scheme, request: Request<Bytes>) -> Result<String, Rejection> {
+    let (parts, body) = request.into_parts();
+    let now = std::time::UNIX_EPOCH + Duration::from_secs(1_700_000_000);
+    let verified = verify(scheme, &Head::new(&parts, now), &body).await?;
+    Ok(verified.id().expect("an id").to_owned())
+}
+
+fn refused(judged: Result<String, Rejection>) -> RejectionKind {
+    judged.expect_err("must be refused").kind()
+}
+
+/// The request with one part of its JWT replaced.
+fn with_part(index: usize, text: &str) -> Request<Bytes> {
+    let request = delivery().request::<Bytes>();
+    let (mut parts, body): (Parts, Bytes) = request.into_parts();
+    let jwt = parts.headers[HEADER].to_str().expect("text").to_owned();
+    let mut split: Vec<String> = jwt.split('.').map(str::to_owned).collect();
+    split[index] = URL_SAFE_NO_PAD.encode(text);
+    parts.headers.insert(HEADER, split.join(".").parse().expect("a header"));
+    Request::from_parts(parts, body)
+}
+
+#[tokio::test]
+async fn jwt_is_verified_with_the_key_that_it_names() {
+    let lookups = Arc::new(AtomicUsize::new(0));
+    let counted = lookups.clone();
+    let scheme = plaid(plaid_keys(move |key_id| {
+        counted.fetch_add(1, Ordering::Relaxed);
+        async move { Ok((key_id == "test").then(|| Secret::new(JWK)).transpose()?) }
+    }))
+    .expect("a lookup");
+    assert!(judge(&scheme, delivery().request()).await.is_ok());
+    assert!(judge(&scheme, delivery().request()).await.is_ok());
+    assert_eq!(lookups.load(Ordering::Relaxed), 1, "keys are cached");
+
+    let other = with_part(0, r#"{"alg":"ES256","kid":"other"}"#);
+    assert_eq!(refused(judge(&scheme, other).await), RejectionKind::UnknownTenant);
+    assert_eq!(lookups.load(Ordering::Relaxed), 2);
+    let stale = delivery().aged(Duration::from_secs(301)).request();
+    assert_eq!(refused(judge(&scheme, stale).await), RejectionKind::Stale);
+    assert_eq!(lookups.load(Ordering::Relaxed), 2, "what the head alone refuses costs no lookup");
+}
+
+#[tokio::test]
+async fn key_id_is_no_tenant() {
+    use axum::{Router, body::Body, routing::post};
+    use tower::ServiceExt;
+    use tower_webhook::{WebhookEvent, WebhookLayer, store::MemoryStore};
+
+    let keys = plaid_keys(|_| async { Ok(Some(Secret::new(JWK)?)) });
+    let layer = WebhookLayer::new(plaid(keys).expect("a lookup"), MemoryStore::new()).clock(clock());
+    let on_event = |event: WebhookEvent| async move { assert_eq!(event.tenant(), None) };
+    let app: Router = Router::new().route("/webhooks", post(on_event)).layer(layer);
+    assert_eq!(app.oneshot(delivery().request::<Body>()).await.expect("an answer").status(), 200);
+}
+
+#[tokio::test]
+async fn changed_bodies_claims_and_signatures_are_refused() {
+    let scheme = plaid(JWK).expect("a public key");
+    assert!(judge(&scheme, delivery().request()).await.is_ok());
+    assert_eq!(refused(judge(&scheme, delivery().tampered().request()).await), RejectionKind::SignatureMismatch);
+
+    let digest = "0".repeat(64);
+    let claims = format!(r#"{{"iat":1700000000,"request_body_sha256":"{digest}"}}"#);
+    assert_eq!(refused(judge(&scheme, with_part(1, &claims)).await), RejectionKind::SignatureMismatch);
+    let claims = r#"{"iat":1700000000,"request_body_sha256":"9fd0"}"#;
+    assert_eq!(refused(judge(&scheme, with_part(1, claims)).await), RejectionKind::SignatureMismatch);
+    assert_eq!(refused(judge(&scheme, with_part(2, "short")).await), RejectionKind::MalformedSignature);
+}
+
+#[tokio::test]
+async fn only_es256_counts() {
+    let scheme = plaid(JWK).expect("a public key");
+    for header in [r#"{"alg":"none"}"#, r#"{"alg":"HS256"}"#, r#"{"kid":"test"}"#] {
+        assert_eq!(
+            refused(judge(&scheme, with_part(0, header)).await),
+            RejectionKind::UnsupportedSignature,
+            "{header}"
+        );
+    }
+    for (index, text) in [(0, "no json"), (1, "{}"), (1, r#"{"iat":"now","request_body_sha256":""}"#)] {
+        assert_eq!(refused(judge(&scheme, with_part(index, text)).await), RejectionKind::MalformedSignature, "{text}");
+    }
+    let missing = Request::new(Bytes::from_static(BODY.as_bytes()));
+    assert_eq!(refused(judge(&scheme, missing).await), RejectionKind::MissingSignature);
+}
+
+#[tokio::test]
+async fn replayed_jwt_has_the_same_id_and_a_new_one_another() {
+    let scheme = plaid(JWK).expect("a public key");
+    let (first, again) = (delivery().request::<Bytes>(), delivery().request::<Bytes>());
+    let first = judge(&scheme, first).await.expect("genuine");
+    assert_eq!(
+        first,
+        judge(&scheme, again).await.expect("genuine"),
+        "the numbers of a signature are not part of the id"
+    );
+    let later = delivery().aged(Duration::from_secs(1)).request();
+    assert_ne!(first, judge(&scheme, later).await.expect("genuine"));
+}
+
+#[test]
+fn what_is_no_key_is_an_error_when_built() {
+    for text in [JWK.replace("P-256", "P-384"), JWK.replace("H0S7", "AAAA"), "{}".to_owned(), "AAAA".to_owned()] {
+        let error = plaid(text.clone()).expect_err("no key");
+        assert!(!error.to_string().contains(&text), "{error}");
+    }
+}

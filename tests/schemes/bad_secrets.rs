@@ -1,0 +1,183 @@
+//! Secrets that cannot be what the scheme needs are found when it is built, and are not shown when that is told.
+
+use tower_webhook::scheme::{self, Scheme, Template};
+use tower_webhook::{ConfigError, ConfigErrorKind};
+
+use crate::preset::{ED25519_PUBLIC, P256_PUBLIC, PRESETS, SECRET, URL, VERIFY_TOKEN};
+use crate::schemes::{Given, SchemeError, scheme as by_name};
+
+type Constructor = fn(&str) -> Result<Template, ConfigError>;
+
+/// The error of a preset under this secret.
+fn error_of(name: &str, secret: &str) -> Option<ConfigError> {
+    let given = Given {
+        secrets: vec![secret.to_owned()],
+        tolerance: None,
+        url: Some(URL.to_owned()),
+        verify_token: Some(VERIFY_TOKEN.to_owned()),
+    };
+    match by_name(name, given) {
+        Ok(_) => None,
+        Err(SchemeError::Config(error)) => Some(error),
+        Err(other) => panic!("{name}: {other}"),
+    }
+}
+
+/// Asserts that it says what to do, and nothing of the secret.
+fn assert_helpful(error: &ConfigError, secret: &str, hint: &str) {
+    assert_eq!(error.kind(), ConfigErrorKind::Secret, "{error}");
+    let (shown, debugged) = (error.to_string(), format!("{error:?}"));
+    assert!(shown.contains(hint), "{hint:?} is not in {shown:?}");
+    if secret.trim().len() > 4 {
+        assert!(!shown.contains(secret.trim()) && !debugged.contains(secret.trim()), "{shown}");
+    }
+}
+
+#[test]
+fn no_preset_takes_an_empty_blank_or_edged_secret() {
+    for preset in PRESETS {
+        for (secret, hint) in [
+            ("", "empty"),
+            (" ", "empty"),
+            ("\u{feff}", "empty"),
+            (&format!("{SECRET}\n"), "white space"),
+            (&format!(" {SECRET}"), "white space"),
+            (&format!("{SECRET}\r\n"), "white space"),
+            (&format!("{SECRET}\u{200b}"), "white space"),
+        ] {
+            let error = error_of(preset.name, secret).unwrap_or_else(|| panic!("{} took {secret:?}", preset.name));
+            assert_helpful(&error, secret, hint);
+        }
+    }
+}
+
+#[test]
+fn no_preset_is_built_without_a_secret() {
+    for preset in PRESETS {
+        let given =
+            Given { url: Some(URL.to_owned()), verify_token: Some(VERIFY_TOKEN.to_owned()), ..Given::default() };
+        let Err(SchemeError::Config(error)) = by_name(preset.name, given) else { panic!("{} was built", preset.name) };
+        assert_eq!(error.kind(), ConfigErrorKind::Secrets, "{}", preset.name);
+    }
+}
+
+#[test]
+fn standard_webhooks_secrets_are_base64_after_their_prefix() {
+    let presets = ["standard-webhooks", "svix", "clerk", "resend", "gitlab-signed"];
+    for name in presets {
+        for secret in
+            ["whsec_not base64", "not-base64!", "whsec_a", "whsec_MfKQ-r8_KYqrTwjU", "whsec_====", "whpk_*", "whsk_*"]
+        {
+            let error = error_of(name, secret).unwrap_or_else(|| panic!("{name} took {secret}"));
+            assert_helpful(&error, secret, "base64 after whsec_");
+        }
+        for secret in ["whsec_", "whpk_", "whsk_"] {
+            let error = error_of(name, secret).unwrap_or_else(|| panic!("{name} took {secret}"));
+            assert_eq!(error.kind(), ConfigErrorKind::Secret, "{error}");
+        }
+        for secret in [
+            "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw",
+            "MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw",
+            "whsec_AAECAw",
+            "whsec_AAECAw==",
+        ] {
+            assert!(error_of(name, secret).is_none(), "{name} refused {secret}");
+        }
+    }
+    assert_helpful(
+        &error_of("openai", "whsec_not base64").expect("refused"),
+        "whsec_not base64",
+        "base64 after whsec_",
+    );
+    assert!(error_of("openai", "not base64").is_none(), "without the prefix it is the key");
+}
+
+#[test]
+fn ed25519_keys_of_standard_webhooks_are_keys() {
+    for secret in ["whpk_AAECAw==", "whpk_AQAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA=", "whsk_AAECAw=="] {
+        let error = error_of("standard-webhooks", secret).unwrap_or_else(|| panic!("{secret} was taken"));
+        assert_helpful(&error, secret, "Ed25519");
+    }
+}
+
+#[test]
+fn adyens_secret_is_hex() {
+    for name in ["adyen", "adyen-banking"] {
+        for secret in ["not hex", "abc", "whsec_00", "0x00", "MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"] {
+            let error = error_of(name, secret).unwrap_or_else(|| panic!("{name} took {secret}"));
+            assert_helpful(&error, secret, "hex");
+        }
+        assert!(error_of(name, &SECRET.to_uppercase()).is_none(), "Adyen shows it in upper case");
+    }
+}
+
+#[test]
+fn discords_secret_is_a_public_key_in_hex() {
+    for (secret, hint) in [
+        ("not a key at all", "hex"),
+        (&ED25519_PUBLIC[1..], "hex"),
+        (&ED25519_PUBLIC[2..], "Ed25519 public key has 32 bytes"),
+        (&format!("{ED25519_PUBLIC}00"), "Ed25519"),
+        (&"02".repeat(32), "Ed25519"),
+        (&format!("{ED25519_PUBLIC}{ED25519_PUBLIC}"), "seed"),
+        ("0100000000000000000000000000000000000000000000000000000000000000", "weak"),
+        ("0000000000000000000000000000000000000000000000000000000000000000", "weak"),
+    ] {
+        let error = error_of("discord", secret).unwrap_or_else(|| panic!("{secret} was taken"));
+        assert_helpful(&error, secret, hint);
+    }
+}
+
+#[test]
+fn sendgrids_secret_is_a_p256_key() {
+    for (secret, hint) in [
+        ("not a key at all", "base64"),
+        ("AAECAw==", "P-256"),
+        (SECRET, "P-256"),
+        (&P256_PUBLIC[4..], "P-256"),
+        // An RSA key's algorithm, and a point that is not on the curve.
+        (&P256_PUBLIC.replace("KoZIzj0DAQcD", "KoZIzj0DAQcE"), "P-256"),
+        (&P256_PUBLIC.replacen("4l8Zqs", "4l8Zqt", 1), "P-256"),
+    ] {
+        let error = error_of("sendgrid", secret).unwrap_or_else(|| panic!("{secret} was taken"));
+        assert_helpful(&error, secret, hint);
+    }
+}
+
+/// One bad secret among several builds nothing: a rotation must not lose the old one silently.
+#[test]
+fn rotation_to_a_bad_secret_leaves_the_old_ones() {
+    let constructors: [(Constructor, &str, &str); 3] = [
+        (|secret| scheme::standard_webhooks(secret), "whsec_AAECAw==", "whsec_!"),
+        (|secret| scheme::adyen_banking(secret), "00ff", "0"),
+        (|secret| scheme::discord(secret), ED25519_PUBLIC, "00"),
+    ];
+    for (construct, good, bad) in constructors {
+        let scheme = construct(good).expect("a good secret");
+        assert!(scheme.secrets().replace([good, bad]).is_err(), "{bad}");
+        assert!(scheme.secrets().replace(Vec::<String>::new()).is_err(), "nothing at all");
+        let current = scheme.secrets().current().expect("a set");
+        assert_eq!(current.active(std::time::SystemTime::now()).count(), 1);
+    }
+}
+
+#[test]
+fn metas_verify_token_is_a_secret_like_any_other() {
+    for token in ["", " ", "token\n"] {
+        assert!(scheme::meta(SECRET, token).is_err(), "{token:?}");
+    }
+    let shown = format!("{:?}", scheme::meta(SECRET, VERIFY_TOKEN).unwrap());
+    assert!(!shown.contains(VERIFY_TOKEN) && !shown.contains(SECRET), "{shown}");
+}
+
+#[test]
+fn keys_never_print() {
+    for preset in PRESETS {
+        let scheme = preset.sending();
+        let current = scheme.secrets().current().expect("a set");
+        for (label, key) in current.active(std::time::SystemTime::now()) {
+            let shown = format!("{label} {key:?} {:?} {:?}", scheme.secrets(), current);
+            assert!(!shown.contains(&SECRET[..16]) && !shown.contains("MIGHAg"), "{}: {shown}", preset.name);
+        }
+    }
+}

@@ -22,7 +22,7 @@ use hyper_util::service::TowerToHyperService;
 use tokio::net::TcpListener;
 use tower::{ServiceBuilder, service_fn};
 use tower_webhook::handler::Failure;
-use tower_webhook::{WebhookEvent, WebhookLayer, scheme::Timestamped, store::MemoryStore};
+use tower_webhook::{WebhookEvent, WebhookLayer, scheme, store::MemoryStore};
 
 /// Receives Stripe's webhooks with nothing but hyper and tower.
 #[derive(Parser)]
@@ -40,7 +40,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
     let args = Args::parse();
     // No router says what this route is called, so the endpoint is named here: the name is part of what the store
     // remembers events under.
-    let layer = WebhookLayer::new(Timestamped::stripe(args.secrets)?, MemoryStore::new()).endpoint("stripe")?;
+    let layer = WebhookLayer::new(scheme::stripe(args.secrets)?, MemoryStore::new()).endpoint("stripe")?;
     let drain = layer.drain_handle();
     let service = TowerToHyperService::new(ServiceBuilder::new().layer(layer).service(service_fn(on_event)));
 

@@ -1,10 +1,24 @@
 //! A working receiver with nothing to install: axum, the memory store, and a demo secret.
 //!
 //! `cargo run --example receiver` prints a signed request to paste into a shell. Paste it twice: the second delivery is
-//! answered without running the handler again. `cargo run --example send` sends many. `--help` lists the rest.
+//! answered without running the handler again, unless the provider gives its events no id. `cargo run --example send` sends
+//! many. `--help` lists the rest.
+//!
+//! ```text
+//! cargo run --example receiver -- --list-schemes        # every provider, and how it signs
+//! cargo run --example receiver -- --scheme discord      # each has a demo secret, and a signed request to paste
+//! ```
 
 #[path = "support/console.rs"]
 mod console;
+#[path = "support/demo.rs"]
+mod demo;
+#[path = "support/events.rs"]
+mod events;
+#[path = "support/listing.rs"]
+mod listing;
+#[path = "support/paste.rs"]
+mod paste;
 #[path = "support/schemes.rs"]
 mod schemes;
 
@@ -27,18 +41,31 @@ use tower_webhook::store::MemoryStore;
 use tower_webhook::testing::TestSender;
 use tower_webhook::{HandlerError, WebhookEvent, WebhookLayer};
 
+use self::schemes::Given;
+
 /// A webhook receiver at POST /webhooks.
 #[derive(Parser)]
 struct Options {
     /// Where to listen; port 0 takes a free one.
     #[arg(long, default_value = "127.0.0.1:3000")]
     listen: SocketAddr,
-    /// A secret that deliveries may be signed with; repeatable, for rotation.
-    #[arg(long = "secret", default_value = "whsec_demo_secret")]
+    /// A secret that deliveries may be signed with; repeatable, for rotation [default: the scheme's demo secret, such as
+    /// whsec_demo_secret].
+    #[arg(long = "secret")]
     secrets: Vec<String>,
     /// How deliveries are signed.
     #[arg(long, default_value = "stripe")]
     scheme: String,
+    /// Prints all schemes and what is known of them, and exits.
+    #[arg(long)]
+    list_schemes: bool,
+    /// This endpoint's URL as the provider knows it, for schemes that sign it: square, hubspot, hubspot-v2, twilio [default:
+    /// http:// and the address that is listened on, /webhooks].
+    #[arg(long)]
+    url: Option<String>,
+    /// What the provider shows when it validates the endpoint: meta.
+    #[arg(long, default_value = "demo_verify_token")]
+    verify_token: String,
     /// Where events are remembered.
     #[arg(long, default_value = "memory", value_parser = ["memory"])]
     store: String,
@@ -68,19 +95,23 @@ struct Options {
 #[tokio::main]
 async fn main() -> Result<(), Box<dyn Error>> {
     let options = Options::parse();
+    if options.list_schemes {
+        print!("{}", listing::table()?);
+        return Ok(());
+    }
     console::print_deliveries();
-    let tolerance = options.tolerance.map(|seconds| Some(Duration::from_secs(seconds)));
-    let scheme = schemes::scheme(&options.scheme, options.secrets.clone(), tolerance)?;
+    // Before the scheme, which may sign the address.
+    let listener = TcpListener::bind(options.listen).await?;
+    let origin = format!("http://{}", listener.local_addr()?);
+    let scheme = schemes::scheme(&options.scheme, given(&options, &origin))?;
     let layer = layer(&options, scheme.clone())?;
     let drain = layer.drain_handle();
 
     let handler = Handler::new(&options)?;
     let app = Router::new().route("/webhooks", post(on_event)).layer(layer).with_state(Arc::new(handler));
-    let listener = TcpListener::bind(options.listen).await?;
-    let address = listener.local_addr()?;
     let terminated = Terminated::listen()?;
-    println!("listening on http://{address}");
-    println!("\n{}\n", signed_curl(scheme, address));
+    println!("listening on {origin}");
+    print_requests(&options, scheme, &origin);
 
     let server = axum::serve(listener, app).with_graceful_shutdown(terminated.clone().wait());
     let server = tokio::spawn(server.into_future());
@@ -91,6 +122,15 @@ async fn main() -> Result<(), Box<dyn Error>> {
     // Answers are on their way; idle connections need not be waited for.
     let _ = tokio::time::timeout(Duration::from_secs(1), server).await;
     Ok(())
+}
+
+fn given(options: &Options, origin: &str) -> Given {
+    Given {
+        secrets: demo::secrets(&options.secrets, &options.scheme),
+        tolerance: options.tolerance.map(|seconds| Duration::from_secs(seconds).into()),
+        url: Some(options.url.clone().unwrap_or_else(|| format!("{origin}/webhooks"))),
+        verify_token: Some(options.verify_token.clone()),
+    }
 }
 
 fn layer(options: &Options, scheme: impl Scheme) -> Result<WebhookLayer, Box<dyn Error>> {
@@ -164,15 +204,21 @@ fn matches(pattern: &str, text: &str) -> bool {
     true
 }
 
-fn signed_curl(scheme: impl Scheme, address: SocketAddr) -> String {
-    let unix_time = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
-    let body = format!(r#"{{"id":"evt_demo_{unix_time}","type":"invoice.paid"}}"#);
-    let mut command =
-        format!("curl -i -X POST http://{address}/webhooks \\\n  -H 'Content-Type: application/json' \\\n");
-    for (name, value) in &TestSender::new(scheme).deliver(body.clone()).signature() {
-        command += &format!("  -H '{name}: {}' \\\n", value.to_str().unwrap_or_default());
+/// What to paste into a shell.
+fn print_requests(options: &Options, scheme: Arc<dyn Scheme>, origin: &str) {
+    if !events::can_sign(&*scheme) {
+        println!("\na public key cannot sign: there is no request to paste\n");
+        return;
     }
-    command + &format!("  --data-raw '{body}'")
+    let tolerance = listing::tolerance(&scheme.profile());
+    let sender = TestSender::new(scheme);
+    println!("\n{}\n", paste::curl(&paste::event(&sender, &options.scheme), origin).join(" \\\n  "));
+    if let Some(hurry) = paste::hurry(&options.scheme, tolerance) {
+        println!("{hurry}\n");
+    }
+    if let Some(handshake) = paste::handshake(&sender, &options.scheme, &options.verify_token) {
+        println!("How the endpoint is validated: {}\n", paste::curl(&handshake, origin).join(" "));
+    }
 }
 
 /// SIGTERM or Ctrl-C, told to everybody who waits for it.

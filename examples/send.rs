@@ -6,6 +6,7 @@
 //! cargo run --example send -- --tamper                                  # 401
 //! cargo run --example send -- --age 301                                 # 401: five minutes are tolerated
 //! cargo run --example send -- --secret whsec_new --secret whsec_old     # signed with both, as during a rotation
+//! cargo run --example send -- --scheme github                           # as GitHub would; to `receiver --scheme github`
 //! ```
 //!
 //! On stdout is how often each status came and how long the answers took. The exit code is 0 if every delivery was
@@ -16,7 +17,7 @@ use std::error::Error;
 use std::hash::{BuildHasher, RandomState};
 use std::process::ExitCode;
 use std::sync::{Arc, Mutex};
-use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use clap::Parser;
@@ -28,6 +29,12 @@ use indicatif::{ProgressBar, ProgressStyle};
 use tokio::task::JoinSet;
 use tower_webhook::testing::TestSender;
 
+#[path = "support/demo.rs"]
+mod demo;
+#[path = "support/events.rs"]
+mod events;
+#[path = "support/listing.rs"]
+mod listing;
 #[path = "support/schemes.rs"]
 mod schemes;
 
@@ -40,12 +47,19 @@ struct Args {
     /// Where to send to; plain http only.
     #[arg(long, default_value = "http://127.0.0.1:3000/webhooks", value_parser = plain_http)]
     url: Uri,
-    /// What to sign with. May be repeated: each delivery is then signed with every secret.
-    #[arg(long = "secret", default_value = "whsec_demo_secret")]
+    /// The receiver's URL as the provider knows it, for schemes that sign it [default: the one that is sent to].
+    #[arg(long)]
+    public_url: Option<String>,
+    /// What to sign with. May be repeated: each delivery is then signed with every secret that the scheme has room for
+    /// [default: the scheme's demo secret, such as whsec_demo_secret].
+    #[arg(long = "secret")]
     secrets: Vec<String>,
-    /// How to sign, such as `stripe`; a wrong name lists the known ones.
+    /// How to sign, and whose events to send.
     #[arg(long, default_value = "stripe")]
     scheme: String,
+    /// Prints all schemes and what is known of them, and exits.
+    #[arg(long)]
+    list_schemes: bool,
     /// How many events to send.
     #[arg(long, default_value_t = 1)]
     count: usize,
@@ -61,9 +75,9 @@ struct Args {
     /// Alters the body after signing it.
     #[arg(long)]
     tamper: bool,
-    /// The events' type.
-    #[arg(long, default_value = "invoice.paid")]
-    event_type: String,
+    /// The events' type [default: one that the provider has, such as invoice.paid].
+    #[arg(long)]
+    event_type: Option<String>,
     /// What the events' ids begin with (default: `evt_` and a random number, so that every run sends new events).
     #[arg(long)]
     id: Option<String>,
@@ -75,6 +89,10 @@ struct Args {
 #[tokio::main]
 async fn main() -> Result<ExitCode, AnyError> {
     let args = Args::parse();
+    if args.list_schemes {
+        print!("{}", listing::table()?);
+        return Ok(ExitCode::SUCCESS);
+    }
     let provider = Arc::new(Provider::new(args.clone())?);
     let mut events: Vec<usize> = std::iter::repeat_n(1..=args.count, args.duplicates + 1).flatten().collect();
     events.sort_by_cached_key(|_| random());
@@ -122,33 +140,34 @@ struct Provider {
     sender: TestSender,
     client: HttpClient,
     id_prefix: String,
-    created: u64,
 }
 
 impl Provider {
     fn new(args: Args) -> Result<Self, AnyError> {
-        let scheme = schemes::scheme(&args.scheme, args.secrets.clone(), None)?;
+        let given = schemes::Given {
+            secrets: demo::secrets(&args.secrets, &args.scheme),
+            url: Some(args.public_url.clone().unwrap_or_else(|| args.url.to_string())),
+            ..Default::default()
+        };
+        let scheme = schemes::scheme(&args.scheme, given)?;
+        if !events::can_sign(&*scheme) {
+            return Err("a public key cannot sign: give the private one".into());
+        }
         let mut connector = HttpConnector::new();
         connector.set_nodelay(true);
         Ok(Self {
             sender: TestSender::new(scheme).uri(&args.url.to_string()),
             client: Client::builder(TokioExecutor::new()).pool_max_idle_per_host(args.concurrency).build(connector),
             id_prefix: args.id.clone().unwrap_or_else(|| format!("evt_{:016x}", random())),
-            created: SystemTime::now().duration_since(UNIX_EPOCH)?.as_secs(),
             args,
         })
     }
 
-    /// A delivery of event `number`, signed now: a retry has the same body and another signature.
+    /// A delivery of event `number`, signed now: a retry is the same event under another signature.
     fn deliver(&self, number: usize) -> Request<Full<Bytes>> {
-        let event = serde_json::json!({
-            "id": format!("{}_{number}", self.id_prefix),
-            "object": "event",
-            "type": self.args.event_type,
-            "created": self.created,
-            "data": { "object": { "id": format!("in_{number}"), "object": "invoice", "amount_paid": 100 * number } },
-        });
-        let mut delivery = self.sender.deliver(event.to_string()).aged(Duration::from_secs(self.args.age));
+        let id = format!("{}_{number}", self.id_prefix);
+        let mut delivery = events::deliver(&self.sender, &self.args.scheme, &id, self.args.event_type.as_deref())
+            .aged(Duration::from_secs(self.args.age));
         if self.args.tamper {
             delivery = delivery.tampered();
         }

@@ -3,6 +3,8 @@
 //! ```text
 //! cargo run --example verify -- tests/data/vectors.json
 //! cargo run --example verify -- --check tests/data/vectors.json
+//! cargo run --example verify -- --url https://example.com/webhooks captured.json
+//! cargo run --example verify -- --list-schemes
 //! ```
 //!
 //! The file is a JSON array of deliveries:
@@ -12,6 +14,10 @@
 //!    "headers": { "Stripe-Signature": "t=1700000000,v1=…" }, "body": "{\"id\": …}",
 //!    "now": 1700000000, "tolerance": 300 }]
 //! ```
+//!
+//! `provider` is the name of a scheme. Optional are `now`, the receiver's clock (else the current time), `tolerance` (else the
+//! provider's; `null` does not check the timestamp), `method` (else `POST`), and `url`, where it was sent to, for schemes
+//! that sign it (else `--url`).
 //!
 //! On stdout is one line for each, `provider <tab> name <tab> accept` or `reject:<kind>`, for scripts; on stderr, for
 //! people, why a delivery was rejected. The verdict is the library's own (`tower_webhook::scheme::verify`), the guess at
@@ -27,8 +33,12 @@ use self::captured::{Captured, Verdict};
 
 #[path = "support/captured.rs"]
 mod captured;
+#[path = "support/demo.rs"]
+mod demo;
 #[path = "support/json_layout.rs"]
 mod json_layout;
+#[path = "support/listing.rs"]
+mod listing;
 #[path = "support/schemes.rs"]
 mod schemes;
 #[path = "support/suspects.rs"]
@@ -38,10 +48,23 @@ mod suspects;
 #[derive(Parser)]
 struct Args {
     /// A JSON array of captured deliveries; `-` reads standard input.
-    file: String,
+    #[arg(required_unless_present = "list_schemes")]
+    file: Option<String>,
+    /// The URL that deliveries without one were sent to, as the provider knows it, for schemes that sign it.
+    #[arg(long)]
+    url: Option<String>,
+    /// Prints all schemes and what is known of them, and exits.
+    #[arg(long)]
+    list_schemes: bool,
     /// Fails when a verdict is not what the delivery's `expect` says.
     #[arg(long)]
     check: bool,
+}
+
+impl Args {
+    fn file(&self) -> &str {
+        self.file.as_deref().unwrap_or("-")
+    }
 }
 
 #[tokio::main(flavor = "current_thread")]
@@ -54,7 +77,7 @@ async fn main() -> ExitCode {
             ExitCode::FAILURE
         }
         Err(error) => {
-            eprintln!("{}: {error}", args.file);
+            eprintln!("{}: {error}", args.file());
             ExitCode::FAILURE
         }
     }
@@ -62,9 +85,14 @@ async fn main() -> ExitCode {
 
 /// The number of verdicts that are not as expected.
 async fn run(args: &Args) -> Result<usize, Box<dyn Error>> {
-    let deliveries: Vec<Captured> = serde_json::from_str(&read(&args.file)?)?;
+    if args.list_schemes {
+        write!(io::stdout(), "{}", listing::table()?)?;
+        return Ok(0);
+    }
+    let mut deliveries: Vec<Captured> = serde_json::from_str(&read(args.file())?)?;
     let mut disagreements = 0;
-    for delivery in &deliveries {
+    for delivery in &mut deliveries {
+        delivery.url = delivery.url.take().or_else(|| args.url.clone());
         let verdict = delivery.judge().await;
         let (provider, name) = (on_one_line(&delivery.provider), on_one_line(&delivery.name));
         writeln!(io::stdout(), "{provider}\t{name}\t{verdict}")?;

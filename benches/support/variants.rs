@@ -10,7 +10,7 @@ use axum::routing::post;
 use hmac::digest::KeyInit;
 use hmac::{Hmac, Mac};
 use sha2::Sha256;
-use tower_webhook::scheme::Timestamped;
+use tower_webhook::scheme;
 use tower_webhook::store::MemoryStore;
 use tower_webhook::testing::TestSender;
 use tower_webhook::{WebhookEvent, WebhookLayer};
@@ -65,7 +65,7 @@ pub(crate) fn refusals() -> Vec<Variant> {
 }
 
 fn layered() -> Router {
-    let layer = WebhookLayer::new(Timestamped::new(SECRET).expect("a secret"), MemoryStore::new());
+    let layer = WebhookLayer::new(scheme::timestamped(SECRET).expect("a secret"), MemoryStore::new());
     Router::new().route("/webhooks", post(on_event)).layer(layer)
 }
 
@@ -115,7 +115,7 @@ async fn handwritten(headers: HeaderMap, body: String) -> StatusCode {
 }
 
 fn signed(id: &str, size: usize) -> Request<Body> {
-    TestSender::new(Timestamped::new(SECRET).expect("a secret")).deliver(payload::event(id, size)).request()
+    TestSender::new(scheme::timestamped(SECRET).expect("a secret")).deliver(payload::event(id, size)).request()
 }
 
 fn request(headers: HeaderMap, body: Bytes) -> Request<Body> {

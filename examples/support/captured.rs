@@ -2,15 +2,16 @@
 
 use std::collections::BTreeMap;
 use std::fmt;
-use std::time::{Duration, UNIX_EPOCH};
+use std::sync::Arc;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use http::request::Parts;
 use http::{HeaderName, HeaderValue, Request};
 use serde::{Deserialize, Deserializer};
 use tower_webhook::rejection::{Rejection, RejectionKind};
-use tower_webhook::scheme::{self, Head, Scheme};
+use tower_webhook::scheme::{self, Head, Scheme, Tolerance};
 
-use crate::schemes::{SchemeError, scheme};
+use crate::schemes::{Given, SchemeError, scheme};
 use crate::suspects;
 
 /// One delivery, as it was captured.
@@ -24,15 +25,15 @@ pub(crate) struct Captured {
     #[serde(default)]
     pub(crate) extra_headers: Vec<(String, String)>,
     pub(crate) body: String,
-    /// The receiver's clock, in unix seconds.
-    pub(crate) now: u64,
+    /// The receiver's clock, in unix seconds, if it is not now; it only matters where timestamps are checked.
+    pub(crate) now: Option<u64>,
     /// In seconds. `null` does not check the timestamp; without the field, the provider's default holds.
     #[serde(default, deserialize_with = "seconds_or_unchecked")]
-    pub(crate) tolerance: Option<Option<Duration>>,
+    pub(crate) tolerance: Option<Tolerance>,
     #[serde(default = "post")]
     pub(crate) method: String,
-    #[serde(default = "root")]
-    pub(crate) url: String,
+    /// Where it was sent to, for schemes that sign it.
+    pub(crate) url: Option<String>,
     /// `accept` or `reject:<why>`, for `--check`.
     pub(crate) expect: Option<String>,
     /// Says that official SDKs disagree about this one, so that `expect` does not bind.
@@ -80,7 +81,7 @@ impl fmt::Display for Verdict {
 impl Captured {
     /// Verifies the signature, and only that: the body need not be JSON.
     pub(crate) async fn judge(&self) -> Verdict {
-        let scheme = match scheme(&self.provider, vec![self.secret.clone()], self.tolerance) {
+        let scheme = match self.scheme() {
             Ok(scheme) => scheme,
             Err(error @ SchemeError::Unknown(_)) => return Verdict::reject("unknown_scheme", error),
             Err(SchemeError::Config(error)) => {
@@ -93,6 +94,9 @@ impl Captured {
             Err(Refusal::NoRequest(error)) => Verdict::reject("malformed_request", error),
             Err(Refusal::Rejected(rejection)) => {
                 let hint = match rejection.kind() {
+                    RejectionKind::SignatureMismatch if self.url.is_none() && scheme.signs().contains("{url}") => {
+                        Some("the url is signed: say where it was sent to, with `url` or --url".to_owned())
+                    }
                     RejectionKind::SignatureMismatch => suspects::any(self).await,
                     _ => None,
                 };
@@ -103,22 +107,59 @@ impl Captured {
 
     /// Whether it would be accepted, without a guess at the reason if not.
     pub(crate) async fn verifies(&self) -> bool {
-        match scheme(&self.provider, vec![self.secret.clone()], self.tolerance) {
+        match self.scheme() {
             Ok(scheme) => self.verify(&*scheme).await.is_ok(),
             Err(_) => false,
         }
     }
 
+    fn scheme(&self) -> Result<Arc<dyn Scheme>, SchemeError> {
+        let given = Given {
+            secrets: vec![self.secret.clone()],
+            tolerance: self.tolerance,
+            url: Some(self.url().to_owned()),
+            verify_token: None,
+        };
+        scheme(self.scheme_name(), given)
+    }
+
+    /// Two providers sign in several ways. A receiver accepts one of them; of a captured delivery its headers tell which it was.
+    fn scheme_name(&self) -> &str {
+        match &*self.provider {
+            "adyen" if self.header("hmacsignature").is_some() => "adyen-banking",
+            "hubspot" => match self.header("x-hubspot-signature-version") {
+                Some("v1") => "hubspot-v1",
+                Some("v2") => "hubspot-v2",
+                _ => "hubspot",
+            },
+            provider => provider,
+        }
+    }
+
+    fn header(&self, wanted: &str) -> Option<&str> {
+        self.headers.iter().find(|(name, _)| name.eq_ignore_ascii_case(wanted)).map(|(_, value)| &**value)
+    }
+
     async fn verify(&self, scheme: &dyn Scheme) -> Result<(), Refusal> {
         let parts = self.parts().map_err(|error| Refusal::NoRequest(error.to_string()))?;
-        let now = UNIX_EPOCH.checked_add(Duration::from_secs(self.now));
-        let now = now.ok_or_else(|| Refusal::NoRequest("`now` is beyond all times".to_owned()))?;
+        let now = self.now().ok_or_else(|| Refusal::NoRequest("`now` is beyond all times".to_owned()))?;
         scheme::verify(scheme, &Head::new(&parts, now), self.body.as_bytes()).await.map_err(Refusal::Rejected)?;
         Ok(())
     }
 
+    fn now(&self) -> Option<SystemTime> {
+        match self.now {
+            Some(seconds) => UNIX_EPOCH.checked_add(Duration::from_secs(seconds)),
+            None => Some(SystemTime::now()),
+        }
+    }
+
+    fn url(&self) -> &str {
+        self.url.as_deref().unwrap_or("https://receiver.example/")
+    }
+
     fn parts(&self) -> Result<Parts, http::Error> {
-        let mut request = Request::builder().method(self.method.as_str()).uri(&self.url);
+        let mut request = Request::builder().method(self.method.as_str()).uri(self.url());
         let extra = self.extra_headers.iter().map(|(name, value)| (name, value));
         for (name, value) in self.headers.iter().chain(extra) {
             // Bytes, because a captured value may be more than the visible ASCII that a `str` would have to be.
@@ -134,15 +175,11 @@ enum Refusal {
     Rejected(Rejection),
 }
 
-fn seconds_or_unchecked<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Option<Duration>>, D::Error> {
+fn seconds_or_unchecked<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Tolerance>, D::Error> {
     let seconds = Option::<u64>::deserialize(deserializer)?;
-    Ok(Some(seconds.map(Duration::from_secs)))
+    Ok(Some(seconds.map_or(Tolerance::InsecureUnchecked, |seconds| Duration::from_secs(seconds).into())))
 }
 
 fn post() -> String {
     "POST".to_owned()
-}
-
-fn root() -> String {
-    "/".to_owned()
 }

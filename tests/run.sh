@@ -3,6 +3,14 @@
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
+# What the steps need that Rust does not bring along.
+need() {
+    if ! "${@:2}" >/dev/null 2>&1; then
+        [ "$(id -u)" = 0 ] || { echo "missing: apt-get install $1"; exit 1; }
+        apt-get update -q && DEBIAN_FRONTEND=noninteractive apt-get install -yq $1
+    fi
+}
+
 step() { printf '\n== %s\n' "$*"; "$@"; }
 
 step cargo fmt --all --check
@@ -13,5 +21,11 @@ for feature in $(sed -n '/^\[features\]/,/^\[/s/^\([a-z][a-z0-9-]*\) = .*/\1/p' 
     step cargo clippy --lib --no-default-features --features "$feature" -- -D warnings
 done
 step cargo test --all-features
+# Our schemes against other crates that verify them: a package of its own, so that nothing else compiles those. One of them
+# links with OpenSSL.
+need "pkg-config libssl-dev" pkg-config --exists openssl
+step cargo fmt --manifest-path differential/Cargo.toml --check
+step cargo clippy --manifest-path differential/Cargo.toml --target-dir target/differential --all-targets -- -D warnings
+step cargo test --manifest-path differential/Cargo.toml --target-dir target/differential
 step env RUSTDOCFLAGS="-D warnings" cargo doc --no-deps --all-features
 printf '\nall of it passed\n'

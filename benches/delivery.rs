@@ -132,7 +132,7 @@ fn bytes_per_id() -> f64 {
             let request = ClaimRequest::new(&key, ClaimToken::random(), Duration::from_secs(30));
             store.claim(&request).await.expect("room");
             let done = Completion::succeeded("OK", Duration::from_secs(7 * 24 * 3600));
-            assert_eq!(store.complete(&key, request.token, &done).await.expect("an answer"), Hold::Held);
+            assert_eq!(store.complete(&request, &done).await.expect("an answer"), Hold::Held);
         }
     });
     assert_eq!(store.len(), IDS);

@@ -1,10 +1,11 @@
 //! Who claims what: the one thing that the machine, the renewal task and the handler's event share.
 
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, Ordering};
+use std::time::Duration;
 
 use crate::EventKey;
 use crate::guard::Guard;
-use crate::store::{ClaimToken, Fingerprint};
+use crate::store::{ClaimRequest, ClaimToken, Fingerprint};
 
 /// Who claims what, and whether they hold it: shared by the machine, the renewal task and the handler's event.
 #[derive(Debug)]
@@ -66,6 +67,13 @@ impl Claimant {
     /// The same claimant, with its body bound to its id.
     pub(crate) fn guarded(self, guard: Guard) -> Self {
         Self { guard: Some(guard), ..self }
+    }
+
+    /// What the store is asked to claim, and what it is told of the claim afterwards.
+    pub(crate) fn request(&self, lease: Duration) -> ClaimRequest<'_> {
+        ClaimRequest::new(&self.key, self.token, lease)
+            .fingerprint(self.fingerprint)
+            .event_type(self.event_type.as_deref())
     }
 
     /// Whether the event has an id to be remembered by.

@@ -7,7 +7,7 @@ use sha2::{Digest, Sha256};
 use crate::EventKey;
 use crate::identity::typed_digest;
 use crate::key::RESERVED;
-use crate::store::{ClaimToken, Fingerprint};
+use crate::store::{ClaimRequest, ClaimToken, Fingerprint};
 
 /// A second key beside the event's own: the body and the type, bound to the id that they came under first.
 #[derive(Debug)]
@@ -38,6 +38,11 @@ impl Guard {
             fingerprint: Fingerprint::from_u64(u64::from_be_bytes(short)),
             window,
         }
+    }
+
+    /// What the store is asked, to bind the body to the id.
+    pub(crate) fn request<'a>(&'a self, event_type: Option<&'a str>, lease: Duration) -> ClaimRequest<'a> {
+        ClaimRequest::new(&self.key, self.token, lease).fingerprint(self.fingerprint).event_type(event_type)
     }
 }
 

@@ -89,24 +89,19 @@ impl Store for Faulty {
         Ok(if ignored { Claim::InFlight { same_body: true } } else { claim })
     }
 
-    async fn renew(&self, key: &EventKey, token: ClaimToken, lease: Duration) -> Result<Hold, StoreError> {
-        let lease = if self.makes(Mistake::NeverRenews) { Duration::ZERO } else { lease };
-        if self.makes(Mistake::RefusesLapsed) && self.has_lapsed(token) {
+    async fn renew(&self, claim: &ClaimRequest<'_>) -> Result<Hold, StoreError> {
+        let lease = if self.makes(Mistake::NeverRenews) { Duration::ZERO } else { claim.lease };
+        if self.makes(Mistake::RefusesLapsed) && self.has_lapsed(claim.token) {
             return Ok(Hold::Lost);
         }
-        self.store.renew(&self.key(key), token, lease).await
+        self.store.renew(&ClaimRequest::new(&self.key(claim.key), claim.token, lease)).await
     }
 
-    async fn complete(
-        &self,
-        key: &EventKey,
-        token: ClaimToken,
-        completion: &Completion<'_>,
-    ) -> Result<Hold, StoreError> {
+    async fn complete(&self, claim: &ClaimRequest<'_>, completion: &Completion<'_>) -> Result<Hold, StoreError> {
         if self.makes(Mistake::ReleasesFailed) && completion.failed {
-            return self.store.release(key, token).await;
+            return self.store.release(claim.key, claim.token).await;
         }
-        self.store.complete(&self.key(key), token, completion).await
+        self.store.complete(&ClaimRequest::new(&self.key(claim.key), claim.token, claim.lease), completion).await
     }
 
     async fn release(&self, key: &EventKey, token: ClaimToken) -> Result<Hold, StoreError> {

@@ -24,7 +24,7 @@ async fn complete(store: &MemoryStore, ids: std::ops::Range<usize>) {
         let key = EventKey::new("/webhooks/stripe", None, &format!("evt_1NG8Du2eZvKYlo2CUI79{id:08}"));
         let request = ClaimRequest::new(&key, ClaimToken::random(), Duration::from_secs(30));
         assert!(matches!(store.claim(&request).await, Ok(Claim::Fresh { .. })));
-        assert!(matches!(store.complete(&key, request.token, &done).await, Ok(Hold::Held)));
+        assert!(matches!(store.complete(&request, &done).await, Ok(Hold::Held)));
     }
 }
 

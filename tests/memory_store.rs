@@ -51,7 +51,10 @@ impl Fixture {
 
     async fn complete(&self, id: &str, retention: Duration) {
         let token = self.take(id).await;
-        let hold = self.store.complete(&key(id), token, &Completion::succeeded("200", retention)).await;
+        let hold = self
+            .store
+            .complete(&ClaimRequest::new(&key(id), token, LEASE), &Completion::succeeded("200", retention))
+            .await;
         assert_eq!(hold.expect("memory does not fail"), Hold::Held);
     }
 
@@ -145,7 +148,10 @@ async fn full_store_never_drops_a_live_claim() {
 
     // Known events are still answered.
     assert!(matches!(fixture.claim("a").await, Ok((Claim::InFlight { .. }, _))));
-    assert_eq!(fixture.store.renew(&key("a"), a, LEASE).await.expect("memory does not fail"), Hold::Held);
+    assert_eq!(
+        fixture.store.renew(&ClaimRequest::new(&key("a"), a, LEASE)).await.expect("memory does not fail"),
+        Hold::Held
+    );
 
     fixture.release("b", b).await;
     fixture.take("c").await;
@@ -163,7 +169,8 @@ async fn full_store_drops_claims_that_lapsed_long_ago() {
     fixture.take("c").await;
 
     let done = Completion::succeeded("200", WEEK);
-    assert_eq!(fixture.store.complete(&key("a"), zombie, &done).await.expect("memory does not fail"), Hold::Lost);
+    let late = fixture.store.complete(&ClaimRequest::new(&key("a"), zombie, LEASE), &done).await;
+    assert_eq!(late.expect("memory does not fail"), Hold::Lost);
     assert_eq!(attempt(&fixture.claim("a").await), Some(2), "its attempts are still known");
     assert_eq!(fixture.store.stats().evicted, 0);
 }
@@ -284,7 +291,8 @@ async fn reason_of_a_failed_event_is_kept_with_it() {
     let fixture = Fixture::with_capacity(10);
     let token = fixture.take("a").await;
     let given_up = Completion::failed("no such account", HOUR);
-    assert_eq!(fixture.store.complete(&key("a"), token, &given_up).await.expect("memory does not fail"), Hold::Held);
+    let hold = fixture.store.complete(&ClaimRequest::new(&key("a"), token, LEASE), &given_up).await;
+    assert_eq!(hold.expect("memory does not fail"), Hold::Held);
     fixture.complete("b", HOUR).await;
 
     assert_eq!(fixture.store.failure(&key("a")).as_deref(), Some("no such account"));
@@ -294,17 +302,30 @@ async fn reason_of_a_failed_event_is_kept_with_it() {
 }
 
 #[tokio::test]
+async fn token_of_an_expired_record_holds_nothing() {
+    let fixture = Fixture::with_capacity(10);
+    let (id, token) = (key("a"), fixture.take("a").await);
+    let (claim, done) = (ClaimRequest::new(&id, token, LEASE), Completion::succeeded("200", HOUR));
+    assert_eq!(fixture.store.complete(&claim, &done).await.ok(), Some(Hold::Held));
+    fixture.clock.advance(HOUR);
+    assert_eq!(fixture.store.renew(&claim).await.ok(), Some(Hold::Lost));
+    assert_eq!(fixture.store.complete(&claim, &done).await.ok(), Some(Hold::Lost));
+    assert_eq!(fixture.store.release(&id, token).await.ok(), Some(Hold::Lost));
+    fixture.take("a").await;
+}
+
+#[tokio::test]
 async fn endless_leases_and_retentions_do_not_overflow() {
     let fixture = Fixture::new(|builder| builder.min_retention(Duration::MAX).capacity(2));
     let (id, token) = (key("a"), ClaimToken::random());
-    let claim = fixture.store.claim(&ClaimRequest::new(&id, token, Duration::MAX)).await;
-    assert_eq!(claim.ok(), Some(Claim::Fresh { attempt: Some(1) }));
-    assert_eq!(fixture.store.renew(&id, token, Duration::MAX).await.ok(), Some(Hold::Held));
+    let claim = ClaimRequest::new(&id, token, Duration::MAX);
+    assert_eq!(fixture.store.claim(&claim).await.ok(), Some(Claim::Fresh { attempt: Some(1) }));
+    assert_eq!(fixture.store.renew(&claim).await.ok(), Some(Hold::Held));
     fixture.clock.advance(100 * WEEK);
     assert!(matches!(fixture.claim("a").await, Ok((Claim::InFlight { .. }, _))));
 
     let done = Completion::succeeded("200", Duration::MAX);
-    assert_eq!(fixture.store.complete(&id, token, &done).await.ok(), Some(Hold::Held));
+    assert_eq!(fixture.store.complete(&claim, &done).await.ok(), Some(Hold::Held));
     fixture.clock.advance(100 * WEEK);
     assert!(fixture.remembers("a").await);
     fixture.take("b").await;

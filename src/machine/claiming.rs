@@ -4,7 +4,7 @@ use super::asking::ask;
 use super::detach::in_background;
 use super::{Claimant, Machine, Terms, within};
 use crate::claimant::Stage;
-use crate::store::{Claim, ClaimRequest};
+use crate::store::Claim;
 
 /// A claimant that asks the store for its claim, once or until it has it.
 ///
@@ -29,9 +29,7 @@ impl<'a> Claiming<'a> {
         if let Some(fingerprint) = machine.pending.get(&claimant.key) {
             return Some(Claim::Completed { same_body: fingerprint == claimant.fingerprint });
         }
-        let request = ClaimRequest::new(&claimant.key, claimant.token, terms.lease)
-            .fingerprint(claimant.fingerprint)
-            .event_type(claimant.event_type.as_deref());
+        let request = claimant.request(terms.lease);
         self.in_doubt = true;
         claimant.enter(Stage::Engaged);
         let claim =

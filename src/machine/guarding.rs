@@ -1,3 +1,5 @@
+use std::time::Duration;
+
 use super::asking::ask;
 use super::{Claimant, Ended, Machine, Terms};
 use crate::guard::Guard;
@@ -10,12 +12,10 @@ impl Machine {
     /// Before the event is claimed: were this process to end in between, the sender's retry has the same id and passes.
     /// Nothing need be undone when this is dropped or the store fails half-way, for the same reason.
     pub(super) async fn pass_guard(&self, terms: &Terms, claimant: &Claimant, guard: &Guard) -> Result<(), Ended> {
-        let request = ClaimRequest::new(&guard.key, guard.token, terms.lease)
-            .fingerprint(guard.fingerprint)
-            .event_type(claimant.event_type.as_deref());
+        let request = guard.request(claimant.event_type.as_deref(), terms.lease);
         let answer = self.store.claim(&request);
         match ask("claim for the replay guard", &claimant.key, terms.claim_deadline, answer).await {
-            Some(Claim::Fresh { .. }) => self.bind(terms, claimant, guard).await,
+            Some(Claim::Fresh { .. }) => self.bind(terms, claimant, &request, guard.window).await,
             Some(
                 Claim::InFlight { same_body: same_id }
                 | Claim::Accepted { same_body: same_id }
@@ -26,9 +26,15 @@ impl Machine {
     }
 
     /// Remembers under which id the body came.
-    async fn bind(&self, terms: &Terms, claimant: &Claimant, guard: &Guard) -> Result<(), Ended> {
-        let completion = Completion::succeeded("replay guard", guard.window);
-        let answer = self.store.complete(&guard.key, guard.token, &completion);
+    async fn bind(
+        &self,
+        terms: &Terms,
+        claimant: &Claimant,
+        claim: &ClaimRequest<'_>,
+        window: Duration,
+    ) -> Result<(), Ended> {
+        let completion = Completion::succeeded("replay guard", window);
+        let answer = self.store.complete(claim, &completion);
         match ask("complete for the replay guard", &claimant.key, terms.claim_deadline, answer).await {
             Some(Hold::Held) => Ok(()),
             // Lost to another id after a lease's time, or so it seems: the sender's retry is going to know.

@@ -59,7 +59,8 @@ async fn keep(machine: &Machine, claimant: &Claimant, lease: Duration, first: In
             return;
         }
         asked_before = true;
-        let answer = machine.store_of(claimant).renew(&claimant.key, claimant.token, lease);
+        let claim = claimant.request(lease);
+        let answer = machine.store_of(claimant).renew(&claim);
         let deadline = if left.is_zero() { deadline } else { deadline.min(left) };
         match ask("renew", &claimant.key, deadline, answer).await {
             Some(Hold::Held) => {

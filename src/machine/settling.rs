@@ -90,7 +90,8 @@ impl Machine {
     /// One attempt to complete; `None` when the store could not be asked.
     async fn complete(&self, terms: &Terms, claimant: &Claimant, record: &Record) -> Option<Hold> {
         let completion = record.completion(terms.retention);
-        let answer = self.store_of(claimant).complete(&claimant.key, claimant.token, &completion);
+        let claim = claimant.request(terms.lease);
+        let answer = self.store_of(claimant).complete(&claim, &completion);
         ask("complete", &claimant.key, terms.claim_deadline, answer).await
     }
 

@@ -1,5 +1,3 @@
-use std::time::Duration;
-
 use super::{Claimant, Machine};
 use crate::EventKey;
 use crate::store::erased::ErasedStore;
@@ -20,11 +18,11 @@ impl Store for Unremembered {
         Ok(Claim::Fresh { attempt: None })
     }
 
-    async fn renew(&self, _: &EventKey, _: ClaimToken, _: Duration) -> Result<Hold, StoreError> {
+    async fn renew(&self, _: &ClaimRequest<'_>) -> Result<Hold, StoreError> {
         Ok(Hold::Held)
     }
 
-    async fn complete(&self, _: &EventKey, _: ClaimToken, _: &Completion<'_>) -> Result<Hold, StoreError> {
+    async fn complete(&self, _: &ClaimRequest<'_>, _: &Completion<'_>) -> Result<Hold, StoreError> {
         Ok(Hold::Held)
     }
 

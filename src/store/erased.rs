@@ -4,7 +4,6 @@ use std::fmt;
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
-use std::time::Duration;
 
 use super::{Claim, ClaimRequest, ClaimToken, Completion, Hold, Store, StoreError};
 use crate::EventKey;
@@ -13,9 +12,8 @@ type Answer<'a, T> = Pin<Box<dyn Future<Output = Result<T, StoreError>> + Send +
 
 pub(crate) trait ErasedStore: Send + Sync + 'static {
     fn claim<'a>(&'a self, request: &'a ClaimRequest<'a>) -> Answer<'a, Claim>;
-    fn renew<'a>(&'a self, key: &'a EventKey, token: ClaimToken, lease: Duration) -> Answer<'a, Hold>;
-    fn complete<'a>(&'a self, key: &'a EventKey, token: ClaimToken, completion: &'a Completion<'a>)
-    -> Answer<'a, Hold>;
+    fn renew<'a>(&'a self, claim: &'a ClaimRequest<'a>) -> Answer<'a, Hold>;
+    fn complete<'a>(&'a self, claim: &'a ClaimRequest<'a>, completion: &'a Completion<'a>) -> Answer<'a, Hold>;
     fn release<'a>(&'a self, key: &'a EventKey, token: ClaimToken) -> Answer<'a, Hold>;
 }
 
@@ -24,17 +22,12 @@ impl<S: Store> ErasedStore for S {
         Box::pin(Store::claim(self, request))
     }
 
-    fn renew<'a>(&'a self, key: &'a EventKey, token: ClaimToken, lease: Duration) -> Answer<'a, Hold> {
-        Box::pin(Store::renew(self, key, token, lease))
+    fn renew<'a>(&'a self, claim: &'a ClaimRequest<'a>) -> Answer<'a, Hold> {
+        Box::pin(Store::renew(self, claim))
     }
 
-    fn complete<'a>(
-        &'a self,
-        key: &'a EventKey,
-        token: ClaimToken,
-        completion: &'a Completion<'a>,
-    ) -> Answer<'a, Hold> {
-        Box::pin(Store::complete(self, key, token, completion))
+    fn complete<'a>(&'a self, claim: &'a ClaimRequest<'a>, completion: &'a Completion<'a>) -> Answer<'a, Hold> {
+        Box::pin(Store::complete(self, claim, completion))
     }
 
     fn release<'a>(&'a self, key: &'a EventKey, token: ClaimToken) -> Answer<'a, Hold> {
@@ -67,17 +60,12 @@ impl Store for AnyStore {
         self.0.claim(request).await
     }
 
-    async fn renew(&self, key: &EventKey, token: ClaimToken, lease: Duration) -> Result<Hold, StoreError> {
-        self.0.renew(key, token, lease).await
+    async fn renew(&self, claim: &ClaimRequest<'_>) -> Result<Hold, StoreError> {
+        self.0.renew(claim).await
     }
 
-    async fn complete(
-        &self,
-        key: &EventKey,
-        token: ClaimToken,
-        completion: &Completion<'_>,
-    ) -> Result<Hold, StoreError> {
-        self.0.complete(key, token, completion).await
+    async fn complete(&self, claim: &ClaimRequest<'_>, completion: &Completion<'_>) -> Result<Hold, StoreError> {
+        self.0.complete(claim, completion).await
     }
 
     async fn release(&self, key: &EventKey, token: ClaimToken) -> Result<Hold, StoreError> {

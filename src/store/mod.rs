@@ -19,8 +19,8 @@
 //! assert!(matches!(store.claim(&other).await?, Claim::InFlight { .. }));
 //!
 //! let done = Completion::succeeded("200 OK", Duration::from_secs(7 * 24 * 3600));
-//! assert_eq!(store.complete(&key, other.token, &done).await?, Hold::Lost);
-//! assert_eq!(store.complete(&key, mine.token, &done).await?, Hold::Held);
+//! assert_eq!(store.complete(&other, &done).await?, Hold::Lost);
+//! assert_eq!(store.complete(&mine, &done).await?, Hold::Held);
 //! assert!(matches!(store.claim(&other).await?, Claim::Completed { .. }));
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! # })?;

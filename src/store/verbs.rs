@@ -1,6 +1,5 @@
 use std::future::Future;
 use std::sync::Arc;
-use std::time::Duration;
 
 use super::{Claim, ClaimRequest, ClaimToken, Completion, Hold, StoreError};
 use crate::EventKey;
@@ -11,9 +10,10 @@ use crate::EventKey;
 /// took over can still be renewed, completed and released by its token; only another token's claim takes that away.
 ///
 /// An `Err` means that the outcome is unknown. `claim`, `renew` and `complete` can therefore be repeated with the same
-/// arguments, and then answer as they would have the first time. Of a claim that was released, or that lapsed and was
-/// forgotten, a store need not have a trace: what `renew`, `complete` and `release` answer is then up to it, as long as a
-/// `complete` that answers [`Hold::Held`] makes the record.
+/// arguments, and then answer as they would have the first time. Of a claim that was released, or a
+/// record whose retention is over, a store need not have a trace: what `renew`, `complete` and `release` answer is then up to
+/// it, as long as what answers [`Hold::Held`] is done. A store may lose the trace of a claim when its lease lapses, too; that is
+/// why `renew` and `complete` are given the whole request that was answered [`Claim::Fresh`], to write it anew.
 pub trait Store: Send + Sync + 'static {
     /// Takes `key` for `lease` if nobody holds it. Atomic: of any number of concurrent calls for one key under
     /// different tokens, exactly one sees [`Claim::Fresh`].
@@ -23,20 +23,14 @@ pub trait Store: Send + Sync + 'static {
     /// over is as if it had never been.
     fn claim(&self, request: &ClaimRequest<'_>) -> impl Future<Output = Result<Claim, StoreError>> + Send;
 
-    /// Extends the claim to `lease` from now, on the store's clock.
-    fn renew(
-        &self,
-        key: &EventKey,
-        token: ClaimToken,
-        lease: Duration,
-    ) -> impl Future<Output = Result<Hold, StoreError>> + Send;
+    /// Extends the claim to its `lease` from now, on the store's clock.
+    fn renew(&self, claim: &ClaimRequest<'_>) -> impl Future<Output = Result<Hold, StoreError>> + Send;
 
     /// Turns the claim into a record that is kept for the completion's retention. Completing again under the same
     /// token is [`Hold::Held`] and changes nothing.
     fn complete(
         &self,
-        key: &EventKey,
-        token: ClaimToken,
+        claim: &ClaimRequest<'_>,
         completion: &Completion<'_>,
     ) -> impl Future<Output = Result<Hold, StoreError>> + Send;
 
@@ -49,22 +43,16 @@ impl<S: Store> Store for Arc<S> {
         (**self).claim(request)
     }
 
-    fn renew(
-        &self,
-        key: &EventKey,
-        token: ClaimToken,
-        lease: Duration,
-    ) -> impl Future<Output = Result<Hold, StoreError>> + Send {
-        (**self).renew(key, token, lease)
+    fn renew(&self, claim: &ClaimRequest<'_>) -> impl Future<Output = Result<Hold, StoreError>> + Send {
+        (**self).renew(claim)
     }
 
     fn complete(
         &self,
-        key: &EventKey,
-        token: ClaimToken,
+        claim: &ClaimRequest<'_>,
         completion: &Completion<'_>,
     ) -> impl Future<Output = Result<Hold, StoreError>> + Send {
-        (**self).complete(key, token, completion)
+        (**self).complete(claim, completion)
     }
 
     fn release(&self, key: &EventKey, token: ClaimToken) -> impl Future<Output = Result<Hold, StoreError>> + Send {

@@ -193,7 +193,7 @@ async fn row_18_refused_renewal_ends_the_hold_and_can_drop_the_handler() {
             (StatusCode::SERVICE_UNAVAILABLE, Some(RejectionKind::ClaimLost))
         );
         let done = Completion::succeeded("elsewhere", LEASE);
-        assert_eq!(store.complete(&key, other.token, &done).await.expect("an answer"), Hold::Held);
+        assert_eq!(store.complete(&other, &done).await.expect("an answer"), Hold::Held);
         assert_eq!(rig.handler.runs(), 1);
     }
 }

@@ -155,17 +155,12 @@ impl Store for Faulty {
         self.pass(Verb::Claim, request.key, self.inner.claim(request)).await
     }
 
-    async fn renew(&self, key: &EventKey, token: ClaimToken, lease: Duration) -> Result<Hold, StoreError> {
-        self.pass(Verb::Renew, key, self.inner.renew(key, token, lease)).await
+    async fn renew(&self, claim: &ClaimRequest<'_>) -> Result<Hold, StoreError> {
+        self.pass(Verb::Renew, claim.key, self.inner.renew(claim)).await
     }
 
-    async fn complete(
-        &self,
-        key: &EventKey,
-        token: ClaimToken,
-        completion: &Completion<'_>,
-    ) -> Result<Hold, StoreError> {
-        self.pass(Verb::Complete, key, self.inner.complete(key, token, completion)).await
+    async fn complete(&self, claim: &ClaimRequest<'_>, completion: &Completion<'_>) -> Result<Hold, StoreError> {
+        self.pass(Verb::Complete, claim.key, self.inner.complete(claim, completion)).await
     }
 
     async fn release(&self, key: &EventKey, token: ClaimToken) -> Result<Hold, StoreError> {

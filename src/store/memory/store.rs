@@ -128,17 +128,12 @@ impl Store for MemoryStore {
         })
     }
 
-    async fn renew(&self, key: &EventKey, token: ClaimToken, lease: Duration) -> Result<Hold, StoreError> {
-        Ok(self.shared.on_shard(key, |shard, key, now| shard.renew(&key, token, lease, now)))
+    async fn renew(&self, claim: &ClaimRequest<'_>) -> Result<Hold, StoreError> {
+        Ok(self.shared.on_shard(claim.key, |shard, key, now| shard.renew(&key, claim.token, claim.lease, now)))
     }
 
-    async fn complete(
-        &self,
-        key: &EventKey,
-        token: ClaimToken,
-        completion: &Completion<'_>,
-    ) -> Result<Hold, StoreError> {
-        Ok(self.shared.on_shard(key, |shard, key, now| shard.complete(&key, token, completion, now)))
+    async fn complete(&self, claim: &ClaimRequest<'_>, completion: &Completion<'_>) -> Result<Hold, StoreError> {
+        Ok(self.shared.on_shard(claim.key, |shard, key, now| shard.complete(&key, claim.token, completion, now)))
     }
 
     async fn release(&self, key: &EventKey, token: ClaimToken) -> Result<Hold, StoreError> {

@@ -73,7 +73,7 @@ impl<S: Store> Bench<S> {
     }
 
     pub(super) async fn renews(&self, lease: Duration, caller: Caller, expected: Hold) {
-        let came = self.store.renew(&self.key, caller.token(), lease).await;
+        let came = self.store.renew(&self.request(lease, caller, Fingerprint::default())).await;
         self.verify("renew", caller, self.answered("renew", came), expected);
     }
 
@@ -83,7 +83,7 @@ impl<S: Store> Bench<S> {
     }
 
     pub(super) async fn completes_with(&self, completion: &Completion<'_>, caller: Caller, expected: Hold) {
-        let came = self.store.complete(&self.key, caller.token(), completion).await;
+        let came = self.store.complete(&self.request(LONG, caller, Fingerprint::default()), completion).await;
         self.verify("complete", caller, self.answered("complete", came), expected);
     }
 
@@ -105,8 +105,11 @@ impl<S: Store> Bench<S> {
     }
 
     async fn claim(&self, lease: Duration, caller: Caller, body: Fingerprint) -> Claim {
-        let request = ClaimRequest::new(&self.key, caller.token(), lease).fingerprint(body);
-        self.answered("claim", self.store.claim(&request).await)
+        self.answered("claim", self.store.claim(&self.request(lease, caller, body)).await)
+    }
+
+    fn request(&self, lease: Duration, caller: Caller, body: Fingerprint) -> ClaimRequest<'_> {
+        ClaimRequest::new(&self.key, caller.token(), lease).fingerprint(body)
     }
 
     fn verify<T: Copy + Debug + PartialEq>(&self, verb: &str, caller: Caller, came: T, expected: T) {

@@ -97,16 +97,14 @@ impl<S: Store> Run<S> {
 
     async fn call(&self, event: usize, caller: Caller, verb: Verb) -> Result<Answer, StoreError> {
         let (key, token) = (EventKey::new("/model", None, &event.to_string()), caller.token());
+        let claim = ClaimRequest::new(&key, token, self.span).fingerprint(body(caller));
         let hold = match verb {
-            Verb::Claim => {
-                let request = ClaimRequest::new(&key, token, self.span).fingerprint(body(caller));
-                return self.store.claim(&request).await.map(without_attempt).map(Answer::Claim);
-            }
-            Verb::Renew => self.store.renew(&key, token, self.span).await,
+            Verb::Claim => return self.store.claim(&claim).await.map(without_attempt).map(Answer::Claim),
+            Verb::Renew => self.store.renew(&claim).await,
             Verb::Complete { failed, brief } => {
                 let retention = if brief { self.span } else { LONG };
                 let completion = Completion { failed, ..Completion::succeeded("done", retention) };
-                self.store.complete(&key, token, &completion).await
+                self.store.complete(&claim, &completion).await
             }
             Verb::Release => self.store.release(&key, token).await,
         };

@@ -83,7 +83,8 @@ async fn complete_against_claim<S: Store>(event: &Bench<S>) -> (Hold, Claim) {
         let (store, key, start) = (Arc::clone(&event.store), event.key.clone(), Arc::clone(&start));
         tokio::spawn(async move {
             start.wait().await;
-            store.complete(&key, Caller::First.token(), &Completion::succeeded("200", LONG)).await
+            let claim = ClaimRequest::new(&key, Caller::First.token(), LONG);
+            store.complete(&claim, &Completion::succeeded("200", LONG)).await
         })
     };
     let request = ClaimRequest::new(&event.key, Caller::Second.token(), LONG);

@@ -12,7 +12,6 @@ use Caller::{First, Second};
 /// Runs the checks of this module.
 pub async fn run(harness: &impl Harness) {
     expired_event_is_fresh_again(harness).await;
-    expired_event_is_lost_to_its_token(harness).await;
     retention_counts_from_the_completion(harness).await;
     completing_again_does_not_change_the_retention(harness).await;
     retentions_may_differ(harness).await;
@@ -30,18 +29,6 @@ pub async fn expired_event_is_fresh_again(harness: &impl Harness) {
     event.claims(First, IN_FLIGHT).await;
     event.completes(Second, Hold::Held).await;
     event.claims(First, COMPLETED).await;
-}
-
-/// The token that completed an event holds nothing once the record is gone.
-pub async fn expired_event_is_lost_to_its_token(harness: &impl Harness) {
-    let event = Bench::new("expired_event_is_lost_to_its_token", harness).await;
-    event.claims(First, FRESH).await;
-    event.completes_with(&brief(harness), First, Hold::Held).await;
-    harness.pass(harness.retention() * 2).await;
-    event.renews(LONG, First, Hold::Lost).await;
-    event.completes(First, Hold::Lost).await;
-    event.releases(First, Hold::Lost).await;
-    event.claims(Second, FRESH).await;
 }
 
 /// The retention starts with the completion and not with the claim.

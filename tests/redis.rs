@@ -1,0 +1,4 @@
+//! Stub.
+
+#[test]
+fn stub() {}

@@ -1,0 +1,106 @@
+//! A TCP proxy in front of a server, which can cut its connections, delay what passes, or swallow one direction.
+
+use std::io;
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::tcp::{OwnedReadHalf, OwnedWriteHalf};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::watch;
+use tokio::task::AbortHandle;
+
+/// What happens to the bytes that pass.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Weather {
+    #[default]
+    Fair,
+    /// Connections are closed, and new ones are closed as soon as they are accepted.
+    Cut,
+    /// What the client sends never arrives; the client only sees that nothing comes back.
+    SwallowRequests,
+    /// Requests arrive and take effect; their replies do not.
+    SwallowReplies,
+    /// Every chunk, in both directions, is late by this much.
+    Slow(Duration),
+}
+
+/// Stops when it is dropped.
+pub struct Proxy {
+    pub address: SocketAddr,
+    weather: watch::Sender<Weather>,
+    accepting: AbortHandle,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Direction {
+    Requests,
+    Replies,
+}
+
+impl Proxy {
+    /// A proxy in front of the server at `upstream`.
+    pub async fn before(upstream: SocketAddr) -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").await.expect("a free port");
+        let address = listener.local_addr().expect("an address");
+        let weather = watch::Sender::new(Weather::Fair);
+        let forecast = weather.subscribe();
+        let accepting = tokio::spawn(async move {
+            while let Ok((client, _)) = listener.accept().await {
+                // A server that is away looks like a connection that closes at once.
+                tokio::spawn(connect(client, upstream, forecast.clone()));
+            }
+        });
+        Self { address, weather, accepting: accepting.abort_handle() }
+    }
+
+    pub fn set(&self, weather: Weather) {
+        self.weather.send_replace(weather);
+    }
+}
+
+impl Drop for Proxy {
+    fn drop(&mut self) {
+        self.accepting.abort();
+        self.weather.send_replace(Weather::Cut);
+    }
+}
+
+async fn connect(client: TcpStream, upstream: SocketAddr, mut weather: watch::Receiver<Weather>) -> io::Result<()> {
+    if *weather.borrow() == Weather::Cut {
+        return Ok(());
+    }
+    let server = TcpStream::connect(upstream).await?;
+    client.set_nodelay(true)?;
+    server.set_nodelay(true)?;
+    let ((from_client, to_client), (from_server, to_server)) = (client.into_split(), server.into_split());
+    let requests = pass(from_client, to_server, Direction::Requests, weather.clone());
+    let replies = pass(from_server, to_client, Direction::Replies, weather.clone());
+    tokio::select! {
+        ended = requests => ended,
+        ended = replies => ended,
+        _ = weather.wait_for(|weather| *weather == Weather::Cut) => Ok(()),
+    }
+}
+
+async fn pass(
+    mut from: OwnedReadHalf,
+    mut to: OwnedWriteHalf,
+    direction: Direction,
+    weather: watch::Receiver<Weather>,
+) -> io::Result<()> {
+    let mut buffer = vec![0; 64 * 1024];
+    loop {
+        let length = from.read(&mut buffer).await?;
+        if length == 0 {
+            return Ok(());
+        }
+        let now = *weather.borrow();
+        match (now, direction) {
+            (Weather::SwallowRequests, Direction::Requests) | (Weather::SwallowReplies, Direction::Replies) => continue,
+            (Weather::Slow(time), _) => tokio::time::sleep(time).await,
+            _ => {}
+        }
+        to.write_all(&buffer[..length]).await?;
+    }
+}

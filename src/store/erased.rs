@@ -5,7 +5,7 @@ use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
 
-use super::{Claim, ClaimRequest, ClaimToken, Completion, Hold, Store, StoreError};
+use super::{Claim, ClaimRequest, ClaimToken, Completion, Enlistment, Hold, Store, StoreError};
 use crate::EventKey;
 
 type Answer<'a, T> = Pin<Box<dyn Future<Output = Result<T, StoreError>> + Send + 'a>>;
@@ -15,6 +15,7 @@ pub(crate) trait ErasedStore: Send + Sync + 'static {
     fn renew<'a>(&'a self, claim: &'a ClaimRequest<'a>) -> Answer<'a, Hold>;
     fn complete<'a>(&'a self, claim: &'a ClaimRequest<'a>, completion: &'a Completion<'a>) -> Answer<'a, Hold>;
     fn release<'a>(&'a self, key: &'a EventKey, token: ClaimToken) -> Answer<'a, Hold>;
+    fn enlistment(&self) -> Option<Enlistment>;
 }
 
 impl<S: Store> ErasedStore for S {
@@ -32,6 +33,10 @@ impl<S: Store> ErasedStore for S {
 
     fn release<'a>(&'a self, key: &'a EventKey, token: ClaimToken) -> Answer<'a, Hold> {
         Box::pin(Store::release(self, key, token))
+    }
+
+    fn enlistment(&self) -> Option<Enlistment> {
+        Store::enlistment(self)
     }
 }
 
@@ -70,6 +75,10 @@ impl Store for AnyStore {
 
     async fn release(&self, key: &EventKey, token: ClaimToken) -> Result<Hold, StoreError> {
         self.0.release(key, token).await
+    }
+
+    fn enlistment(&self) -> Option<Enlistment> {
+        self.0.enlistment()
     }
 }
 

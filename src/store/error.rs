@@ -20,6 +20,8 @@ pub enum StoreErrorKind {
     Unavailable,
     /// No answer within the deadline; whether the operation took effect is unknown.
     TimedOut,
+    /// A transaction holds the record, and has neither been committed nor rolled back yet.
+    Locked,
     /// There is no room for another claim.
     Full,
     /// The backend answered something that this store never wrote.
@@ -55,6 +57,7 @@ impl fmt::Display for StoreError {
         f.write_str(match self.kind {
             StoreErrorKind::Unavailable => "the store is unavailable",
             StoreErrorKind::TimedOut => "the store did not answer within the deadline",
+            StoreErrorKind::Locked => "a transaction that has not ended holds the record",
             StoreErrorKind::Full => "the store is full: raise its capacity or shorten the retention",
             StoreErrorKind::Corrupt => "the store holds a record that this crate did not write",
         })

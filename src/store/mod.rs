@@ -29,8 +29,11 @@
 
 mod breaker;
 mod claim;
+mod enlistment;
 pub(crate) mod erased;
 mod error;
+#[cfg(any(feature = "postgres", feature = "sqlite"))]
+mod group;
 mod memory;
 #[cfg(feature = "postgres")]
 pub mod postgres;
@@ -43,6 +46,7 @@ mod verbs;
 
 pub use self::{
     claim::{Claim, ClaimRequest, Completion, Fingerprint, Hold},
+    enlistment::{Dialect, Enlistment},
     erased::AnyStore,
     error::{StoreError, StoreErrorKind},
     memory::{MemoryStats, MemoryStore, MemoryStoreBuilder},

@@ -1,7 +1,7 @@
 use std::future::Future;
 use std::sync::Arc;
 
-use super::{Claim, ClaimRequest, ClaimToken, Completion, Hold, StoreError};
+use super::{Claim, ClaimRequest, ClaimToken, Completion, Enlistment, Hold, StoreError};
 use crate::EventKey;
 
 /// Remembers which events are being worked on and which are done.
@@ -36,6 +36,12 @@ pub trait Store: Send + Sync + 'static {
 
     /// Gives the claim up: the next delivery runs. Never undoes a completed record, which is [`Hold::Lost`] here.
     fn release(&self, key: &EventKey, token: ClaimToken) -> impl Future<Output = Result<Hold, StoreError>> + Send;
+
+    /// The statement that completes a claim inside of a handler's own transaction, for a store in the same database. None
+    /// unless overridden; a store that wraps another passes its on.
+    fn enlistment(&self) -> Option<Enlistment> {
+        None
+    }
 }
 
 impl<S: Store> Store for Arc<S> {
@@ -57,5 +63,9 @@ impl<S: Store> Store for Arc<S> {
 
     fn release(&self, key: &EventKey, token: ClaimToken) -> impl Future<Output = Result<Hold, StoreError>> + Send {
         (**self).release(key, token)
+    }
+
+    fn enlistment(&self) -> Option<Enlistment> {
+        (**self).enlistment()
     }
 }

@@ -1,9 +1,11 @@
 //! Who claims what: the one thing that the machine, the renewal task and the handler's event share.
 
+use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, Ordering};
 use std::time::Duration;
 
 use crate::EventKey;
+use crate::enlist::Lent;
 use crate::guard::Guard;
 use crate::store::{ClaimRequest, ClaimToken, Fingerprint};
 
@@ -16,6 +18,7 @@ pub(crate) struct Claimant {
     pub(crate) event_type: Option<Box<str>>,
     pub(crate) guard: Option<Guard>,
     deduplicated: bool,
+    lent: OnceLock<Box<Lent>>,
     attempt: AtomicU32,
     held: AtomicBool,
     has_held: AtomicBool,
@@ -56,6 +59,7 @@ impl Claimant {
             event_type,
             guard: None,
             deduplicated: true,
+            lent: OnceLock::new(),
             attempt: AtomicU32::new(0),
             held: AtomicBool::new(false),
             has_held: AtomicBool::new(false),
@@ -89,10 +93,23 @@ impl Claimant {
         self.held.load(Ordering::Acquire)
     }
 
-    pub(crate) fn took(&self, attempt: Option<u32>) {
+    /// The claim is held, and its store lends this to it.
+    pub(crate) fn took(&self, attempt: Option<u32>, lent: Option<Lent>) {
+        if let Some(lent) = lent {
+            self.lent.get_or_init(|| Box::new(lent));
+        }
         self.attempt.store(attempt.unwrap_or(0), Ordering::Relaxed);
         self.held.store(true, Ordering::Release);
         self.has_held.store(true, Ordering::Relaxed);
+    }
+
+    pub(crate) fn lent(&self) -> Option<&Lent> {
+        self.lent.get().map(|lent| &**lent)
+    }
+
+    /// Whether the handler has put the completion into a transaction of its own.
+    pub(crate) fn is_enlisted(&self) -> bool {
+        self.lent().is_some_and(Lent::is_enlisted)
     }
 
     /// Whether the claim was ever held, and so the handler perhaps called.

@@ -57,6 +57,10 @@ impl WebhookEvent {
 }
 
 impl<T> WebhookEvent<T> {
+    pub(crate) fn claimant(&self) -> &Claimant {
+        &self.facts.claimant
+    }
+
     /// The event's id: the same on every delivery of this event, unless it [is not deduplicated](Self::is_deduplicated).
     #[must_use]
     pub fn id(&self) -> &str {

@@ -3,6 +3,7 @@
 
 mod claimant;
 pub mod clock;
+pub mod enlist;
 mod error;
 mod event;
 #[cfg(feature = "axum")]

@@ -15,6 +15,7 @@ use super::running::Run;
 use super::waiters::Waiters;
 use super::waiting::Waited;
 use super::{BodyChange, Claimant, Settled, Terms, within};
+use crate::enlist::Lent;
 use crate::rejection::{Rejection, RejectionKind};
 use crate::store::{Claim, Completion, Store, erased::ErasedStore};
 
@@ -130,7 +131,7 @@ impl Machine {
         let since = Instant::now();
         match Claiming::new(self, terms, claimant).ask().await {
             Some(Claim::Fresh { attempt }) => {
-                claimant.took(attempt);
+                self.took(terms, claimant, attempt);
                 Ok(Run { machine: self, terms, claimant, admission, since })
             }
             Some(Claim::InFlight { same_body }) => {
@@ -160,7 +161,7 @@ impl Machine {
             Waited::Completed => return Err(Ended::Duplicate),
             Waited::Refused(kind) => return Err(Ended::refused(kind)),
         };
-        claimant.took(attempt);
+        self.took(terms, claimant, attempt);
         match self.gate.enter(terms.max_running) {
             Ok(admission) => Ok(Run { machine: self, terms, claimant, admission, since }),
             Err(full) => {
@@ -168,6 +169,12 @@ impl Machine {
                 Err(Ended::refused(full))
             }
         }
+    }
+
+    /// The claim is this delivery's.
+    fn took(&self, terms: &Terms, claimant: &Claimant, attempt: Option<u32>) {
+        let lent = self.store_of(claimant).enlistment().map(|enlistment| Lent::new(enlistment, terms.retention));
+        claimant.took(attempt, lent);
     }
 
     /// Waits for the work to be ready, though not for ever, nor beyond the drain's deadline.

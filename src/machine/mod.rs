@@ -10,6 +10,7 @@ mod deadline;
 mod detach;
 mod drain;
 mod drive;
+mod enlisted;
 mod guarding;
 mod pending;
 mod renewal;

@@ -52,6 +52,10 @@ async fn keep(machine: &Machine, claimant: &Claimant, lease: Duration, first: In
     let mut asked_before = false;
     loop {
         tokio::time::sleep_until(next.min(ends)).await;
+        let _turn = match claimant.lent() {
+            Some(lent) => Some(lent.renewable().await),
+            None => None,
+        };
         let asked = Instant::now();
         let left = ends.saturating_duration_since(asked);
         // Once even when it is late, because the handler kept the thread: a lease that nobody took over is renewed.

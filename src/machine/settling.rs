@@ -32,6 +32,10 @@ pub(crate) enum Settled {
     /// Completed as failed for good.
     Failed,
     Released,
+    /// The handler answered as if it had committed the completion, and had not: released.
+    NotCommitted,
+    /// The store cannot say what became of the handler's transaction.
+    Unknown,
     /// Another delivery took the claim over: what this one did is not the event's outcome.
     Lost,
 }
@@ -40,6 +44,9 @@ impl Run<'_> {
     /// Completes or releases the claim.
     pub(super) async fn settle(self, verdict: Verdict) -> Settled {
         let Self { machine, terms, claimant, admission, .. } = self;
+        if claimant.is_enlisted() {
+            return machine.settle_enlisted(terms, claimant, &verdict).await;
+        }
         let Verdict::Complete(record) = verdict else {
             machine.release(terms.claim_deadline, claimant).await;
             return Settled::Released;
@@ -88,7 +95,7 @@ impl Machine {
     }
 
     /// One attempt to complete; `None` when the store could not be asked.
-    async fn complete(&self, terms: &Terms, claimant: &Claimant, record: &Record) -> Option<Hold> {
+    pub(super) async fn complete(&self, terms: &Terms, claimant: &Claimant, record: &Record) -> Option<Hold> {
         let completion = record.completion(terms.retention);
         let claim = claimant.request(terms.lease);
         let answer = self.store_of(claimant).complete(&claim, &completion);
@@ -96,7 +103,7 @@ impl Machine {
     }
 
     /// Gives the claim back, so that the sender's retry runs. If the store cannot be asked, the lease ends by itself.
-    pub(super) async fn release(&self, deadline: Duration, claimant: &Claimant) {
+    pub(super) async fn release(&self, deadline: Duration, claimant: &Claimant) -> Option<Hold> {
         claimant.lost();
         let answer = self.store_of(claimant).release(&claimant.key, claimant.token);
         let released = ask("release", &claimant.key, deadline, answer).await;
@@ -104,6 +111,7 @@ impl Machine {
         if released != Some(Hold::Lost) {
             self.waiters.ended(&claimant.key, Ending::Failed);
         }
+        released
     }
 
     /// The same from where nothing can be awaited.

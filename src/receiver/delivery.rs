@@ -31,6 +31,9 @@ use crate::telemetry::{self, Delivered};
 /// What the layer's future gives: a response, or the inner service's own error.
 pub(super) type Reply<R, E> = Result<Response<AnswerBody<R>>, E>;
 
+/// What the operator is told of a handler that succeeded without its transaction.
+const NOT_COMMITTED: &str = "the completion was enlisted in a transaction, which was rolled back or never committed";
+
 /// One delivery, from its head to its answer.
 pub(super) struct Delivery<S> {
     intake: Intake,
@@ -114,6 +117,8 @@ fn conclude<R, E>(
     let refused = |rejection: Rejection| (Ok(config.refuse(rejection.clone())), Outcome::Refused(rejection), None);
     let (response, settled) = match (ended, output) {
         (Ended::Ran(settled), Some(Ok(response))) => (response, settled),
+        // Its transaction may have been committed all the same.
+        (Ended::Ran(Settled::Completed), Some(Err(error))) => return (Err(error), Outcome::Completed, None),
         (Ended::Ran(_), Some(Err(error))) => return (Err(error), Outcome::Released, None),
         (Ended::NotReady, Some(output)) => {
             return (output.map(|response| pass_on(response, Outcome::NotReady)), Outcome::NotReady, None);
@@ -125,17 +130,21 @@ fn conclude<R, E>(
             return (Ok(Config::answer_panic()), Outcome::Panicked, None);
         }
     };
-    let failure = response.extensions().get::<Failure>().cloned();
+    let failure = match settled {
+        Settled::NotCommitted => Some(Failure::transient(NOT_COMMITTED)),
+        _ => response.extensions().get::<Failure>().cloned(),
+    };
     let outcome = match settled {
         Settled::Completed => Outcome::Completed,
         Settled::CompletionPending => Outcome::CompletionPending,
         Settled::Failed => Outcome::Failed,
-        Settled::Released => Outcome::Released,
+        Settled::Released | Settled::NotCommitted => Outcome::Released,
+        Settled::Unknown => return refused(RejectionKind::StoreUnavailable.into()),
         Settled::Lost => return refused(RejectionKind::ClaimLost.into()),
     };
     let reply = match &failure {
         Some(failure) if failure.is_permanent() => Config::answer_permanent_failure(outcome.clone()),
-        _ if settled == Settled::Released && response.status().is_success() => {
+        _ if outcome == Outcome::Released && response.status().is_success() => {
             Config::answer_released(failure.as_ref(), outcome.clone())
         }
         _ => pass_on(response, outcome.clone()),

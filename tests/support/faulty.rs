@@ -7,7 +7,9 @@ use std::time::Duration;
 
 use tokio::sync::watch;
 use tower_webhook::EventKey;
-use tower_webhook::store::{Claim, ClaimRequest, ClaimToken, Completion, Hold, MemoryStore, Store, StoreError};
+use tower_webhook::store::{
+    Claim, ClaimRequest, ClaimToken, Completion, Enlistment, Hold, MemoryStore, Store, StoreError,
+};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verb {
@@ -36,6 +38,7 @@ pub struct Faulty {
     pub inner: MemoryStore,
     verbs: Arc<[Control; 4]>,
     keys: Arc<Mutex<BTreeSet<String>>>,
+    lent: Option<Enlistment>,
 }
 
 struct Control {
@@ -46,7 +49,12 @@ struct Control {
 impl Faulty {
     pub fn new(inner: MemoryStore) -> Self {
         let control = || Control { fault: watch::Sender::new(None), calls: watch::Sender::new(0) };
-        Self { inner, verbs: Arc::new([control(), control(), control(), control()]), keys: Arc::default() }
+        Self { inner, verbs: Arc::new([control(), control(), control(), control()]), keys: Arc::default(), lent: None }
+    }
+
+    /// The same store, lending this statement to its claims.
+    pub fn lends(self, enlistment: Enlistment) -> Self {
+        Self { lent: Some(enlistment), ..self }
     }
 
     /// Every call of `verb` has this fault, until it is healed.
@@ -165,5 +173,9 @@ impl Store for Faulty {
 
     async fn release(&self, key: &EventKey, token: ClaimToken) -> Result<Hold, StoreError> {
         self.pass(Verb::Release, key, self.inner.release(key, token)).await
+    }
+
+    fn enlistment(&self) -> Option<Enlistment> {
+        self.lent.clone()
     }
 }

@@ -15,7 +15,7 @@ use http_body_util::BodyExt;
 use tower::ServiceExt;
 use tower_webhook::rejection::RejectionKind;
 use tower_webhook::scheme;
-use tower_webhook::store::MemoryStore;
+use tower_webhook::store::{MemoryStore, Store};
 use tower_webhook::testing::{ManualClock, TestDelivery, TestSender};
 use tower_webhook::{Outcome, WebhookEvent, WebhookLayer};
 
@@ -25,6 +25,8 @@ pub mod logs;
 pub mod proxy;
 pub mod rig;
 pub mod socket;
+
+use self::faulty::Faulty;
 
 /// The receiver's clock starts here.
 pub const NOW: u64 = 1_700_000_000;
@@ -71,8 +73,31 @@ impl Receiver {
         H: Fn(WebhookEvent) -> F + Clone + Send + Sync + 'static,
         F: Future<Output: IntoResponse> + Send + 'static,
     {
-        let (store, clock) = (MemoryStore::new(), ManualClock::at_unix(NOW));
-        let layer = configure(WebhookLayer::new(scheme(), store.clone()).clock(clock.clone()));
+        let store = MemoryStore::new();
+        Self::with(store.clone(), store, configure, handler)
+    }
+
+    /// As [`Receiver::handling`], on a store with faults.
+    pub fn on<H, F>(store: Faulty, handler: H) -> Self
+    where
+        H: Fn(WebhookEvent) -> F + Clone + Send + Sync + 'static,
+        F: Future<Output: IntoResponse> + Send + 'static,
+    {
+        Self::with(store.inner.clone(), store, |layer| layer, handler)
+    }
+
+    fn with<H, F>(
+        memory: MemoryStore,
+        store: impl Store,
+        configure: impl FnOnce(WebhookLayer) -> WebhookLayer,
+        handler: H,
+    ) -> Self
+    where
+        H: Fn(WebhookEvent) -> F + Clone + Send + Sync + 'static,
+        F: Future<Output: IntoResponse> + Send + 'static,
+    {
+        let clock = ManualClock::at_unix(NOW);
+        let layer = configure(WebhookLayer::new(scheme(), store).clock(clock.clone()));
         let runs = Arc::new(AtomicUsize::new(0));
         let counter = runs.clone();
         let counting = move |event: WebhookEvent| {
@@ -81,7 +106,7 @@ impl Receiver {
         };
         let app = Router::new().route("/webhooks", any(counting)).layer(layer.clone());
         let sender = TestSender::new(scheme()).clock(clock.clone());
-        Self { app, store, clock, sender, layer, runs }
+        Self { app, store: memory, clock, sender, layer, runs }
     }
 
     /// How often the handler was called.

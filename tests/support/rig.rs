@@ -50,7 +50,11 @@ impl Rig {
     }
 
     pub fn on(memory: MemoryStore, configure: impl FnOnce(WebhookLayer) -> WebhookLayer) -> Self {
-        let (store, clock) = (Faulty::new(memory), ManualClock::at_unix(NOW));
+        Self::on_faulty(Faulty::new(memory), configure)
+    }
+
+    pub fn on_faulty(store: Faulty, configure: impl FnOnce(WebhookLayer) -> WebhookLayer) -> Self {
+        let clock = ManualClock::at_unix(NOW);
         let layer = configure(WebhookLayer::new(scheme(), store.clone()).clock(clock.clone()));
         let (handler, requests) = (Handler::new(), Requests::new());
         let (running, watching) = (handler.clone(), requests.clone());

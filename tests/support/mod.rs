@@ -22,6 +22,7 @@ use tower_webhook::{Outcome, WebhookEvent, WebhookLayer};
 pub mod checker;
 pub mod faulty;
 pub mod logs;
+pub mod process;
 pub mod proxy;
 pub mod rig;
 pub mod socket;

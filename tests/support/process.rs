@@ -1,0 +1,127 @@
+//! An example in a process of its own, to be killed and stopped.
+
+use std::io::{BufRead, BufReader};
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::process::{Child, ChildStdout, Command, ExitStatus, Stdio};
+
+use axum::body::Body;
+use tokio::task::JoinSet;
+use tower_webhook::scheme;
+use tower_webhook::testing::TestSender;
+
+use super::socket::{PATIENCE, RawClient, raw};
+
+const SECRET: &str = "whsec_process";
+
+/// The example, listening. Killed when dropped.
+pub struct Process {
+    child: Child,
+    output: Option<BufReader<ChildStdout>>,
+    pub address: SocketAddr,
+}
+
+impl Process {
+    /// Starts an example that says on its first line where it listens.
+    pub fn start(name: &str, arguments: &[&str]) -> Self {
+        let mut child = Command::new(example(name))
+            .args(["--listen", "127.0.0.1:0", "--secret", SECRET])
+            .args(arguments)
+            .stdout(Stdio::piped())
+            .spawn()
+            .expect("the example starts");
+        let mut output = BufReader::new(child.stdout.take().expect("its standard output"));
+        let mut line = String::new();
+        output.read_line(&mut line).expect("a line of output");
+        let address = line.trim().strip_prefix("listening on http://").expect("the address that it listens on");
+        Self { address: address.parse().expect("an address"), child, output: Some(output) }
+    }
+
+    /// A signed delivery, and the status that it gets; `None` when the connection ends without one.
+    pub async fn deliver(address: SocketAddr, id: &str) -> Option<u16> {
+        let sender = TestSender::new(scheme::stripe(SECRET).expect("a secret"));
+        let body = format!(r#"{{"id":"{id}","type":"test.event"}}"#);
+        let (head, body) = raw(sender.deliver(body).request::<Body>()).await;
+        let mut client = RawClient::connect(address).await;
+        client.write(format!("{head}connection: close\r\ncontent-length: {}\r\n\r\n", body.len())).await;
+        client.write(body).await;
+        client.read_to_end().await.strip_prefix("HTTP/1.1 ")?.split(' ').next()?.parse().ok()
+    }
+
+    /// Starts two deliveries of one event. Nobody waits here, so the one that is answered with 503 has seen the other one
+    /// run: what is left in the set is a delivery in the middle of its handler.
+    pub async fn deliver_until_running(&self, id: &'static str) -> JoinSet<Option<u16>> {
+        let mut deliveries = JoinSet::new();
+        for _ in 0..2 {
+            deliveries.spawn(Self::deliver(self.address, id));
+        }
+        assert_eq!(next(&mut deliveries).await, Some(503));
+        deliveries
+    }
+
+    pub fn terminate(&self) {
+        self.signal("TERM");
+    }
+
+    /// Sends it a signal by its name.
+    pub fn signal(&self, name: &str) {
+        let sent = Command::new("kill").args([&format!("-{name}"), &self.child.id().to_string()]).status();
+        assert!(sent.expect("kill").success());
+    }
+
+    /// How it ended, and what it printed since it began to listen.
+    pub async fn wait(&mut self) -> (ExitStatus, String) {
+        let output = self.output.take().expect("the first wait");
+        let printed = tokio::task::spawn_blocking(|| std::io::read_to_string(output));
+        let printed = tokio::time::timeout(PATIENCE, printed).await.expect("its end").expect("no panic");
+        (self.child.wait().expect("its exit"), printed.expect("its output"))
+    }
+}
+
+impl Drop for Process {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// `cargo test` builds the examples beside the tests.
+fn example(name: &str) -> PathBuf {
+    let test = std::env::current_exe().expect("this test's own path");
+    let target = test.parent().and_then(|deps| deps.parent()).expect("target/<profile>/deps");
+    let path = target.join("examples").join(name);
+    assert!(path.exists(), "the example {name} is not built: run `cargo build --example {name}` first");
+    path
+}
+
+/// The next answer of several deliveries.
+pub async fn next(deliveries: &mut JoinSet<Option<u16>>) -> Option<u16> {
+    let answer = tokio::time::timeout(PATIENCE, deliveries.join_next()).await.expect("an answer");
+    answer.expect("a delivery").expect("no panic")
+}
+
+/// Where the `receiver` example writes a line for each effect. Removed when dropped.
+pub struct LedgerFile(PathBuf);
+
+impl LedgerFile {
+    pub fn new(test: &str) -> Self {
+        let path = std::env::temp_dir().join(format!("tower-webhook-{test}-{}.jsonl", std::process::id()));
+        let _ = std::fs::remove_file(&path);
+        Self(path)
+    }
+
+    pub fn path(&self) -> &str {
+        self.0.to_str().expect("a path of text")
+    }
+
+    pub fn lines(&self) -> Vec<String> {
+        let text = std::fs::read_to_string(&self.0).expect("the ledger");
+        text.lines().map(str::to_owned).collect()
+    }
+}
+
+impl Drop for LedgerFile {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_file(&self.0);
+    }
+}

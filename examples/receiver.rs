@@ -7,7 +7,12 @@
 //! ```text
 //! cargo run --example receiver -- --list-schemes        # every provider, and how it signs
 //! cargo run --example receiver -- --scheme discord      # each has a demo secret, and a signed request to paste
+//! cargo run --example receiver --features sqlite -- --store sqlite:events.db
+//! cargo run --example receiver --features redis -- --store redis://127.0.0.1
+//! cargo run --example receiver --features postgres -- --store postgres://me@localhost/mine
 //! ```
+//!
+//! Any number of receivers on one store act as one.
 
 #[path = "support/console.rs"]
 mod console;
@@ -21,6 +26,8 @@ mod listing;
 mod paste;
 #[path = "support/schemes.rs"]
 mod schemes;
+#[path = "support/stores.rs"]
+mod stores;
 
 use std::error::Error;
 use std::fs::{File, OpenOptions};
@@ -37,7 +44,7 @@ use tokio::net::TcpListener;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::watch;
 use tower_webhook::scheme::Scheme;
-use tower_webhook::store::MemoryStore;
+use tower_webhook::store::AnyStore;
 use tower_webhook::testing::TestSender;
 use tower_webhook::{HandlerError, WebhookEvent, WebhookLayer};
 
@@ -66,8 +73,9 @@ struct Options {
     /// What the provider shows when it validates the endpoint: meta.
     #[arg(long, default_value = "demo_verify_token")]
     verify_token: String,
-    /// Where events are remembered.
-    #[arg(long, default_value = "memory", value_parser = ["memory"])]
+    /// Where events are remembered: memory, sqlite:PATH, redis://…, postgres://…; all but the first need the feature of that
+    /// name.
+    #[arg(long, default_value = "memory")]
     store: String,
     /// How far a signed timestamp may be from now, in seconds.
     #[arg(long)]
@@ -104,7 +112,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
     let listener = TcpListener::bind(options.listen).await?;
     let origin = format!("http://{}", listener.local_addr()?);
     let scheme = schemes::scheme(&options.scheme, given(&options, &origin))?;
-    let layer = layer(&options, scheme.clone())?;
+    let layer = layer(&options, scheme.clone(), stores::open(&options.store).await?)?;
     let drain = layer.drain_handle();
 
     let handler = Handler::new(&options)?;
@@ -133,8 +141,8 @@ fn given(options: &Options, origin: &str) -> Given {
     }
 }
 
-fn layer(options: &Options, scheme: impl Scheme) -> Result<WebhookLayer, Box<dyn Error>> {
-    let mut layer = WebhookLayer::new(scheme, MemoryStore::new()).endpoint("receiver")?;
+fn layer(options: &Options, scheme: impl Scheme, store: AnyStore) -> Result<WebhookLayer, Box<dyn Error>> {
+    let mut layer = WebhookLayer::new(scheme, store).endpoint("receiver")?;
     if let Some(lease) = options.lease {
         layer = layer.lease(lease)?;
     }

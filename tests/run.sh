@@ -3,15 +3,19 @@
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
-# What the steps need that Rust does not bring along.
+# What the steps need that Rust does not bring along: the packages, and a command that shows whether they are there. In
+# runlevel 1 an installed server is not started: the tests start their own.
 need() {
-    if ! "${@:2}" >/dev/null 2>&1; then
-        [ "$(id -u)" = 0 ] || { echo "missing: apt-get install $1"; exit 1; }
-        apt-get update -q && DEBIAN_FRONTEND=noninteractive apt-get install -yq $1
+    if ! bash -c "$2" >/dev/null 2>&1; then
+        [ "$(id -u)" = 0 ] || { echo "missing, run: sudo apt-get install $1"; exit 1; }
+        apt-get update -q && RUNLEVEL=1 DEBIAN_FRONTEND=noninteractive apt-get install -yq $1
     fi
 }
 
 step() { printf '\n== %s\n' "$*"; "$@"; }
+
+need redis-server 'command -v redis-server && command -v redis-cli'
+need postgresql 'command -v initdb || ls /usr/lib/postgresql/*/bin/initdb'
 
 step cargo fmt --all --check
 step cargo clippy --all-targets --all-features -- -D warnings
@@ -23,7 +27,7 @@ done
 step cargo test --all-features
 # Our schemes against other crates that verify them: a package of its own, so that nothing else compiles those. One of them
 # links with OpenSSL.
-need "pkg-config libssl-dev" pkg-config --exists openssl
+need "pkg-config libssl-dev" 'pkg-config --exists openssl'
 step cargo fmt --manifest-path differential/Cargo.toml --check
 step cargo clippy --manifest-path differential/Cargo.toml --target-dir target/differential --all-targets -- -D warnings
 step cargo test --manifest-path differential/Cargo.toml --target-dir target/differential

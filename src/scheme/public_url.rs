@@ -3,7 +3,7 @@ use std::fmt;
 
 use http::Uri;
 
-use super::Head;
+use super::{Head, hex};
 use crate::error::ConfigError;
 use crate::rejection::Rejection;
 
@@ -96,8 +96,8 @@ fn unescape(text: &str, characters: &str) -> String {
     let mut rest = text;
     while let Some((before, after)) = rest.split_once('%') {
         plain.push_str(before);
-        let byte = after.get(..2).and_then(|digits| u8::from_str_radix(digits, 16).ok());
-        match byte.map(char::from).filter(|character| characters.contains(*character)) {
+        let byte = after.get(..2).and_then(|digits| hex::decode(digits.as_bytes()));
+        match byte.map(|[byte]| char::from(byte)).filter(|character| characters.contains(*character)) {
             Some(character) => {
                 plain.push(character);
                 rest = &after[2..];
@@ -157,6 +157,7 @@ mod tests {
     fn only_the_named_characters_are_unescaped() {
         assert_eq!(unescape("a%3a%2Fb%20%3A%2", ":/"), "a:/b%20:%2");
         assert_eq!(unescape("%25%zz%é%", ":"), "%25%zz%é%");
+        assert_eq!(unescape("%+a%0a", "\n"), "%+a\n", "a sign is no digit");
     }
 
     #[test]

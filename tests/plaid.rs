@@ -2,11 +2,10 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::time::Duration;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use axum::body::Bytes;
 use axum::http::Request;
-use axum::http::request::Parts;
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use tower_webhook::rejection::{Rejection, RejectionKind};
@@ -21,8 +20,10 @@ const JWK: &str = r#"{"alg":"ES256","crv":"P-256","kid":"test","kty":"EC","use":
 const BODY: &str = r#"{"webhook_type":"ITEM","webhook_code":"ERROR","item_id":"i"}"#;
 const HEADER: &str = "plaid-verification";
 
+const NOW: u64 = 1_700_000_000;
+
 fn clock() -> ManualClock {
-    ManualClock::at_unix(1_700_000_000)
+    ManualClock::at_unix(NOW)
 }
 
 fn delivery() -> TestDelivery {
@@ -31,7 +32,7 @@ fn delivery() -> TestDelivery {
 
 async fn judge(scheme: &impl Scheme, request: Request<Bytes>) -> Result<String, Rejection> {
     let (parts, body) = request.into_parts();
-    let now = std::time::UNIX_EPOCH + Duration::from_secs(1_700_000_000);
+    let now = UNIX_EPOCH + Duration::from_secs(NOW);
     let verified = verify(scheme, &Head::new(&parts, now), &body).await?;
     Ok(verified.id().expect("an id").to_owned())
 }
@@ -41,14 +42,21 @@ fn refused(judged: Result<String, Rejection>) -> RejectionKind {
 }
 
 /// The request with one part of its JWT replaced.
-fn with_part(index: usize, text: &str) -> Request<Bytes> {
-    let request = delivery().request::<Bytes>();
-    let (mut parts, body): (Parts, Bytes) = request.into_parts();
-    let jwt = parts.headers[HEADER].to_str().expect("text").to_owned();
-    let mut split: Vec<String> = jwt.split('.').map(str::to_owned).collect();
+fn with_part(index: usize, text: impl AsRef<[u8]>) -> Request<Bytes> {
+    let mut split: Vec<String> = jwt().split('.').map(str::to_owned).collect();
     split[index] = URL_SAFE_NO_PAD.encode(text);
-    parts.headers.insert(HEADER, split.join(".").parse().expect("a header"));
-    Request::from_parts(parts, body)
+    with_jwt(&split.join("."))
+}
+
+fn jwt() -> String {
+    delivery().request::<Bytes>().headers()[HEADER].to_str().expect("text").to_owned()
+}
+
+/// The request with another text in the JWT's place.
+fn with_jwt(jwt: &str) -> Request<Bytes> {
+    let mut request = delivery().request::<Bytes>();
+    request.headers_mut().insert(HEADER, jwt.parse().expect("a header"));
+    request
 }
 
 #[tokio::test]
@@ -93,10 +101,80 @@ async fn changed_bodies_claims_and_signatures_are_refused() {
 
     let digest = "0".repeat(64);
     let claims = format!(r#"{{"iat":1700000000,"request_body_sha256":"{digest}"}}"#);
-    assert_eq!(refused(judge(&scheme, with_part(1, &claims)).await), RejectionKind::SignatureMismatch);
+    assert_eq!(refused(judge(&scheme, with_part(1, claims)).await), RejectionKind::SignatureMismatch);
     let claims = r#"{"iat":1700000000,"request_body_sha256":"9fd0"}"#;
     assert_eq!(refused(judge(&scheme, with_part(1, claims)).await), RejectionKind::SignatureMismatch);
     assert_eq!(refused(judge(&scheme, with_part(2, "short")).await), RejectionKind::MalformedSignature);
+}
+
+#[tokio::test]
+async fn jwt_that_is_nearly_right_is_refused() {
+    let scheme = plaid(JWK).expect("a public key");
+    let jwt = jwt();
+    let (signed, signature) = jwt.rsplit_once('.').expect("three parts");
+    for (what, text) in [
+        ("truncated", jwt[..jwt.len() - 1].to_owned()),
+        ("extended", format!("{jwt}A")),
+        ("padded", format!("{jwt}==")),
+        ("a fourth part", format!("{jwt}.")),
+        ("two parts", signed.to_owned()),
+        ("an empty signature", format!("{signed}.")),
+        ("a doubled signature", format!("{signed}.{signature}{signature}")),
+        ("hex", format!("{signed}.{}", hex::encode(URL_SAFE_NO_PAD.decode(signature).expect("base64")))),
+        ("white space", format!("{jwt} ")),
+        ("dots", "..".to_owned()),
+        ("no JWT", "Bearer".to_owned()),
+    ] {
+        assert_eq!(refused(judge(&scheme, with_jwt(&text)).await), RejectionKind::MalformedSignature, "{what}");
+    }
+    let zeros = with_part(2, [0; 64]);
+    assert_eq!(refused(judge(&scheme, zeros).await), RejectionKind::MalformedSignature, "no numbers of a signature");
+    let other = with_part(2, [1; 64]);
+    assert_eq!(refused(judge(&scheme, other).await), RejectionKind::SignatureMismatch);
+}
+
+/// As RFC 7518 demands: the two numbers side by side, however right the same two are in DER.
+#[tokio::test]
+async fn signature_in_der_is_none_of_a_jwt() {
+    let scheme = plaid(PRIVATE).expect("a private key");
+    let secrets = scheme.secrets().current().expect("a set");
+    let jwt = jwt();
+    let (signed, _) = jwt.rsplit_once('.').expect("three parts");
+    let der = secrets.first_active(SystemTime::now()).expect("a key").sign(&[signed.as_bytes()]).expect("a signature");
+    assert_eq!(refused(judge(&scheme, with_part(2, der)).await), RejectionKind::MalformedSignature);
+}
+
+#[tokio::test]
+async fn repeated_header_is_refused_even_if_both_are_equal() {
+    let mut twice = delivery().request::<Bytes>();
+    twice.headers_mut().append(HEADER, jwt().parse().expect("a header"));
+    assert_eq!(refused(judge(&plaid(JWK).expect("a key"), twice).await), RejectionKind::RepeatedSignature);
+}
+
+#[tokio::test]
+async fn jwt_is_accepted_for_five_minutes_both_ways() {
+    let scheme = plaid(JWK).expect("a public key");
+    let issued = |at: u64| {
+        let sender = TestSender::new(plaid(PRIVATE).expect("a private key")).clock(ManualClock::at_unix(at));
+        sender.deliver(BODY).request::<Bytes>()
+    };
+    for at in [NOW - 300, NOW + 300] {
+        assert!(judge(&scheme, issued(at)).await.is_ok(), "{at}");
+    }
+    for (at, kind) in [(NOW - 301, RejectionKind::Stale), (NOW + 301, RejectionKind::Early)] {
+        assert_eq!(refused(judge(&scheme, issued(at)).await), kind);
+    }
+}
+
+/// The header names a key that was looked up for it; a signature of another one is none.
+#[tokio::test]
+async fn jwt_signed_with_another_key_than_it_names_is_refused() {
+    let other = r#"{"crv":"P-256","kid":"test","kty":"EC",
+        "x":"4l8Zqsh1zWp01VcLF_zhdUccpAD-KIGzPOSVNq26UPo","y":"XaR_DPfaP3XFPxzP-6--2Rc5zmfJ2PX4c8EoWPa_q94"}"#;
+    let scheme = plaid(plaid_keys(move |_| async move { Ok(Some(Secret::new(other)?)) })).expect("a lookup");
+    assert_eq!(refused(judge(&scheme, delivery().request()).await), RejectionKind::SignatureMismatch);
+    let nameless = with_part(0, r#"{"alg":"ES256"}"#);
+    assert_eq!(refused(judge(&scheme, nameless).await), RejectionKind::UnknownTenant);
 }
 
 #[tokio::test]

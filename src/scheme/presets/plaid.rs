@@ -155,7 +155,7 @@ struct Jwt<'a> {
     signed: &'a [u8],
     header: Vec<u8>,
     claims: Vec<u8>,
-    signature: Vec<u8>,
+    signature: [u8; 64],
 }
 
 impl<'a> Jwt<'a> {
@@ -177,7 +177,8 @@ impl<'a> Jwt<'a> {
             signed: &text[..second],
             header: decode(&text[..first])?,
             claims: decode(&text[first + 1..second])?,
-            signature: decode(&text[second + 1..])?,
+            // Two numbers of 32 bytes: in a JWT, one signature has one spelling, and DER is not it.
+            signature: decode(&text[second + 1..])?.try_into().ok()?,
         })
     }
 

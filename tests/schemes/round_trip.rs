@@ -156,6 +156,31 @@ async fn shopify_tells_two_topics_of_one_id_apart() {
     }
 }
 
+/// One merchant's action may change two products: one event id, two deliveries.
+#[tokio::test]
+async fn shopify_events_are_known_by_their_event_id_only_without_a_webhook_id() {
+    let preset = Preset::named("shopify");
+    let sent = |topic: &str, webhook_id: Option<&str>| {
+        let mut sent: Request<Bytes> =
+            delivery(&preset).event_type(topic).header("x-shopify-event-id", "evt").request();
+        sent.headers_mut().remove("shopify-webhook-id").expect("the kit sends it");
+        webhook_id.into_iter().for_each(|id| set(&mut sent, "x-shopify-webhook-id", id));
+        sent
+    };
+    let endpoint = Endpoint::new(preset.scheme());
+    for (topic, webhook_id, outcome) in [
+        ("products/update", Some("1"), Outcome::Completed),
+        ("products/update", Some("2"), Outcome::Completed),
+        ("products/update", Some("2"), Outcome::Duplicate),
+        ("products/update", None, Outcome::Completed),
+        ("products/update", None, Outcome::Duplicate),
+        ("products/create", None, Outcome::Completed),
+    ] {
+        let answer = endpoint.send(sent(topic, webhook_id)).await;
+        assert_eq!(answer.outcome, Some(outcome), "{topic} {webhook_id:?}");
+    }
+}
+
 #[tokio::test]
 async fn shopify_and_svix_senders_may_use_either_family_of_headers() {
     let renamed = |name: &str, from: &str, to: &str| {

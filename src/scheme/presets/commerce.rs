@@ -7,18 +7,20 @@ use crate::secrets::IntoSecrets;
 /// Shopify: `X-Shopify-Hmac-Sha256: {base64}`, HMAC-SHA256 of the body under the app's client secret. The newer headers without
 /// `X-` are looked at first.
 ///
-/// **Id:** `X-Shopify-Webhook-Id` and the topic, not signed, the same on every retry. (`X-Shopify-Event-Id` is shared by all
-/// deliveries of one merchant's action.) **Replays** under another id pass, unless the replay guard is on, which also
+/// **Id:** `X-Shopify-Webhook-Id` and the topic, not signed, the same on every retry. `X-Shopify-Event-Id`, which all deliveries of
+/// one merchant's action share, only counts where that is missing. **Replays** under another id pass, unless the replay guard is on, which also
 /// refuses two subscriptions to one topic at one endpoint: their bytes are equal. **Retries:** 8 over 4 hours; Shopify waits 5 s.
 ///
 /// # Errors
 /// When a secret cannot be one.
 pub fn shopify(secrets: impl IntoSecrets) -> Result<Template, ConfigError> {
-    let id = IdSource::unsigned_header("shopify-webhook-id")?.or(IdSource::unsigned_header("x-shopify-webhook-id")?);
+    let webhook =
+        IdSource::unsigned_header("shopify-webhook-id")?.or(IdSource::unsigned_header("x-shopify-webhook-id")?);
+    let event = IdSource::unsigned_header("shopify-event-id")?.or(IdSource::unsigned_header("x-shopify-event-id")?);
     Template::builder("shopify")
         .signature("shopify-hmac-sha256", "{base64}")
         .or_signature("x-shopify-hmac-sha256")
-        .id_source(id.with_type())
+        .id_source(webhook.or(event).with_type())
         .type_source(TypeSource::header("shopify-topic")?.or(TypeSource::header("x-shopify-topic")?))
         .sender_timeout(seconds(5))
         .retry_window(4 * HOUR)

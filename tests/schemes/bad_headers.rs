@@ -11,8 +11,7 @@ async fn refused_as_unsigned(preset: &Preset, sent: Request<axum::body::Bytes>, 
     let (unsigned, _) = preset.statuses;
     let answer = Endpoint::new(preset.scheme()).refused(sent, unsigned, what).await;
     assert_eq!(answer.rejection(), Some(MissingSignature), "{what}");
-    // Twilio's 400 has a text: see `refusals::missing_signature_of_twilio_is_told_nothing`.
-    assert!(answer.body.is_empty() || preset.name == "twilio", "{what}: {:?}", answer.body);
+    assert!(answer.body.is_empty(), "{what}: {:?}", answer.body);
 }
 
 #[tokio::test]

@@ -56,11 +56,6 @@ impl Handshake {
                 let meta = Arc::new(scheme::meta("the app secret", secret).expect("a secret"));
                 (meta.clone(), meta)
             }
-            // The secret that is given is the one under which the signature is wrong.
-            "xero" => {
-                let xero = Arc::new(scheme::xero(format!("not {secret}")).expect("a secret"));
-                (xero.clone(), xero)
-            }
             name => (crate::preset::named(name, secret), crate::preset::named(name, secret)),
         }
     }

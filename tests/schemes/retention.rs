@@ -68,6 +68,7 @@ fn retention_shorter_than_the_documented_retries_is_warned_about() {
         ("sendgrid", 24),
         ("shopify", 4),
         ("square", 24),
+        ("standard-webhooks", 76),
         ("stripe", 72),
         ("typeform", 10),
         ("xero", 24),

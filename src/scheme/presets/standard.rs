@@ -10,12 +10,13 @@ use crate::secrets::{Algorithm, IntoSecrets, Key};
 /// needs the feature `ed25519`; both kinds may be given, and any may match. A private one, `whsk_…`, also signs, for tests.
 ///
 /// **Id:** `webhook-id`, signed. One in which a dot is followed by a number like a timestamp is refused: what is signed could
-/// then be split in two ways. GitLab, OpenAI, Svix and others have presets of their own.
+/// then be split in two ways. **Retries:** each sender has its own; the schedule that the specification suggests goes on for 76
+/// hours, and a shorter retention is warned about. GitLab, OpenAI, Svix and others have presets of their own.
 ///
 /// # Errors
 /// When a secret is not base64.
 pub fn standard_webhooks(secrets: impl IntoSecrets) -> Result<Template, ConfigError> {
-    standard("standard-webhooks").build(secrets)
+    standard("standard-webhooks").retry_window(76 * HOUR).build(secrets)
 }
 
 /// Svix, and every sender that uses it: Standard Webhooks with `svix-id`, `svix-timestamp` and `svix-signature`, or with

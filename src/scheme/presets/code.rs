@@ -9,8 +9,8 @@ use crate::secrets::{Algorithm, IntoSecrets};
 /// GitHub: `X-Hub-Signature-256: sha256={hex}`, HMAC-SHA256 of the body. The SHA-1 header beside it is ignored.
 ///
 /// **Id:** `X-GitHub-Delivery`, not signed, the same on a redelivery. **Replays** under another id pass, unless the replay guard
-/// is on; redelivering by hand keeps the id, and passes it. GitHub never retries by itself; it waits 10 s, and its bodies have
-/// up to 25 MB.
+/// is on; redelivering by hand keeps the id, and passes it. The guard refuses a second event of equal bytes, such as the one that
+/// two hooks send to one endpoint. GitHub never retries by itself; it waits 10 s, and its bodies have up to 25 MB.
 ///
 /// # Errors
 /// When a secret cannot be one.

@@ -36,6 +36,15 @@
 //! ```
 //!
 //! What no template describes is a closure, [`Custom`], or the trait itself.
+//!
+//! Where the providers' own SDKs disagree, the schemes here are of one mind:
+//!
+//! - Hex may be in either case, base64 has one spelling. The base64 of a secret may lack its padding.
+//! - A timestamp is digits without a sign or a leading zero, is there once, and may be too old or too far ahead. A tolerance of
+//!   zero is the very second; not to check is [`Tolerance::InsecureUnchecked`].
+//! - A prefix such as `sha256=` or `v1,` is demanded. In a list, what is of another version or cannot be decoded is passed over.
+//! - A header of the proof that comes twice is refused, even if both are equal.
+//! - A signed id in which a separator is followed by a number like a timestamp is refused: what is signed could be split in two ways.
 
 mod custom;
 mod encoding;

@@ -212,6 +212,37 @@ fn example(name: &str) -> PathBuf {
     path
 }
 
+/// Square signs the URL that it was given, not the one that the request arrives at.
+#[test]
+fn url_is_the_one_that_was_given() {
+    if Command::new("curl").arg("--version").output().is_err() {
+        eprintln!("there is no curl here: nothing was tried");
+        return;
+    }
+    let public = "https://hooks.example.com/in";
+    let mut receiver = Process::start(&["--scheme", "square", "--url", public]);
+    let listening = receiver.paragraph();
+    let origin = listening.trim().strip_prefix("listening on ").expect("its address");
+    receiver.paragraph();
+    for (url, outcome) in [(format!("{origin}/webhooks"), "refused"), (public.to_owned(), "completed")] {
+        let square = tower_webhook::scheme::square(demo::secrets(&[], "square"), &url).expect("a url");
+        let command = paste::curl(&paste::event(&TestSender::new(square), "square"), origin).join(" ");
+        Command::new("bash").args(["-c", &command]).env("no_proxy", "*").output().expect("bash");
+        let told = receiver.line();
+        assert!(told.starts_with(outcome), "{url}: {told}");
+    }
+}
+
+#[test]
+fn both_examples_list_the_schemes() {
+    for name in ["receiver", "verify"] {
+        let output = Command::new(example(name)).arg("--list-schemes").output().expect("the example starts");
+        let output = String::from_utf8(output.stdout).expect("text");
+        let listed = output.lines().skip(1).filter_map(|line| line.split(' ').next());
+        assert!(listed.eq(schemes::names()), "{name}: {output}");
+    }
+}
+
 /// Twilio signs the address, which is only known once the example listens; Stripe is the default.
 #[test]
 fn printed_command_works_in_a_shell() {

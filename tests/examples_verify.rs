@@ -1,6 +1,11 @@
 //! The verdicts and hints of the `verify` example, over published and constructed deliveries.
 
+use std::io::Write;
+use std::path::PathBuf;
+use std::process::{Command, Stdio};
+
 use bytes::Bytes;
+use serde_json::json;
 use tower_webhook::scheme::{self, Tolerance};
 use tower_webhook::testing::TestSender;
 
@@ -146,6 +151,39 @@ async fn missing_url_is_asked_for_where_it_is_signed() {
     let square = vectors().into_iter().find(|vector| vector.provider == "square").expect("a vector of Square");
     assert_eq!(square.judge().await.to_string(), "accept");
     assert!(hint(&Captured { url: None, ..square }).await.contains("with `url` or --url"));
+}
+
+/// The flag stands in for the `url` that a delivery lacks, and for no other.
+#[test]
+fn url_of_the_command_line_is_for_deliveries_without_one() {
+    let square = vectors().into_iter().find(|vector| vector.provider == "square").expect("a vector of Square");
+    let url = square.url.clone().expect("its url");
+    let bare = json!({
+        "provider": "square", "name": "bare", "secret": square.secret, "headers": square.headers, "body": square.body,
+    });
+    let mut named = bare.clone();
+    named["name"] = "named".into();
+    named["url"] = "https://elsewhere.example/".into();
+    let mut child = Command::new(example("verify"))
+        .args(["--url", &url, "-"])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::null())
+        .spawn()
+        .expect("the verify example starts");
+    write!(child.stdin.take().expect("its standard input"), "{}", json!([bare, named])).expect("a pipe");
+    let output = child.wait_with_output().expect("an exit");
+    let expected = "square\tbare\taccept\nsquare\tnamed\treject:signature_mismatch\n";
+    assert_eq!(String::from_utf8_lossy(&output.stdout), expected);
+}
+
+/// `cargo test` builds the examples beside the tests.
+fn example(name: &str) -> PathBuf {
+    let test = std::env::current_exe().expect("this test's own path");
+    let target = test.parent().and_then(|deps| deps.parent()).expect("target/<profile>/deps");
+    let path = target.join("examples").join(name);
+    assert!(path.exists(), "the example {name} is not built: run `cargo build --example {name}` first");
+    path
 }
 
 #[tokio::test]

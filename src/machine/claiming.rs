@@ -29,11 +29,19 @@ impl<'a> Claiming<'a> {
         if let Some(fingerprint) = machine.pending.get(&claimant.key) {
             return Some(Claim::Completed { same_body: fingerprint == claimant.fingerprint });
         }
-        let request = claimant.request(terms.lease);
-        self.in_doubt = true;
+        let was_in_doubt = std::mem::replace(&mut self.in_doubt, true);
         claimant.enter(Stage::Engaged);
-        let claim =
-            ask("claim", &claimant.key, terms.claim_deadline, machine.store_of(claimant).claim(&request)).await?;
+        let request = claimant.request(terms.lease);
+        let answer = async {
+            let answer = machine.store_of(claimant).claim(&request).await;
+            // What certainly took no effect need not be released, by a store that may well be down.
+            if !was_in_doubt && answer.as_ref().is_err_and(|error| !error.is_in_doubt()) {
+                self.in_doubt = false;
+                claimant.enter(Stage::Outside);
+            }
+            answer
+        };
+        let claim = ask("claim", &claimant.key, terms.claim_deadline, answer).await?;
         self.in_doubt = false;
         if !matches!(claim, Claim::Fresh { .. }) {
             claimant.enter(Stage::Outside);

@@ -26,6 +26,8 @@ pub enum StoreErrorKind {
     Full,
     /// The backend answered something that this store never wrote.
     Corrupt,
+    /// The circuit breaker is open: the backend failed repeatedly and was not asked. Nothing took effect.
+    CircuitOpen,
 }
 
 impl StoreError {
@@ -45,6 +47,11 @@ impl StoreError {
         Self { kind: StoreErrorKind::Corrupt, source: Some(source.into()) }
     }
 
+    /// Whether what was asked may have taken effect nevertheless.
+    pub(crate) const fn is_in_doubt(&self) -> bool {
+        !matches!(self.kind, StoreErrorKind::Full | StoreErrorKind::CircuitOpen)
+    }
+
     /// What was wrong.
     #[must_use]
     pub const fn kind(&self) -> StoreErrorKind {
@@ -60,6 +67,9 @@ impl fmt::Display for StoreError {
             StoreErrorKind::Locked => "a transaction that has not ended holds the record",
             StoreErrorKind::Full => "the store is full: raise its capacity or shorten the retention",
             StoreErrorKind::Corrupt => "the store holds a record that this crate did not write",
+            StoreErrorKind::CircuitOpen => {
+                "the circuit breaker is open: the store failed repeatedly and is left alone for a moment; see why in its earlier errors"
+            }
         })
     }
 }

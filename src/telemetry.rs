@@ -39,7 +39,7 @@ mod traced {
     use crate::error::with_causes;
     use crate::outcome::Outcome;
     use crate::rejection::RejectionKind;
-    use crate::store::{Hold, StoreError};
+    use crate::store::{ClaimToken, Hold, StoreError};
 
     macro_rules! tell {
         ($level:ident, $key:expr, $($rest:tt)+) => {
@@ -130,6 +130,47 @@ mod traced {
         );
     }
 
+    pub(crate) fn circuit_opened(failures: u32, cool_down: Duration) {
+        tracing::error!(
+            target: "tower_webhook", failures, cool_down_ms = cool_down.as_millis() as u64,
+            "the store failed repeatedly: its circuit is open, and claims are not put to it until it answers again"
+        );
+    }
+
+    pub(crate) fn circuit_reopened(cool_down: Duration) {
+        tracing::warn!(
+            target: "tower_webhook", cool_down_ms = cool_down.as_millis() as u64,
+            "the store is still away: its circuit stays open"
+        );
+    }
+
+    pub(crate) fn circuit_probed() {
+        tracing::info!(target: "tower_webhook", "the store's circuit is half open: one claim finds out whether it is back");
+    }
+
+    pub(crate) fn circuit_closed() {
+        tracing::info!(target: "tower_webhook", "the store answers again: its circuit is closed");
+    }
+
+    pub(crate) fn fallback_claimed(key: &EventKey) {
+        tell!(info, key, "claimed on the local fallback: other instances do not know of it until the store is back");
+    }
+
+    pub(crate) fn fallback_full(capacity: usize) {
+        tracing::error!(
+            target: "tower_webhook", capacity,
+            "the local fallback is full of events that the store must be told of: further ones are refused until it is back"
+        );
+    }
+
+    pub(crate) fn fallback_conflict(key: &EventKey, token: ClaimToken, found: &str) {
+        tell!(error, key, %token, found, "the event was completed here while the store was away, and claimed elsewhere, too");
+    }
+
+    pub(crate) fn fallback_reconciled() {
+        tracing::info!(target: "tower_webhook", "the store knows of every event that was completed without it");
+    }
+
     pub(crate) fn lookup_failed(tenant: &str, error: &(dyn Error + 'static)) {
         tracing::warn!(target: "tower_webhook", tenant, error = with_causes(error), "a tenant's secrets could not be looked up");
     }
@@ -150,7 +191,7 @@ mod silent {
     use super::Delivered;
     use crate::EventKey;
     use crate::outcome::Outcome;
-    use crate::store::{Hold, StoreError};
+    use crate::store::{ClaimToken, Hold, StoreError};
 
     pub(crate) struct DeliverySpan;
 
@@ -170,6 +211,14 @@ mod silent {
     pub(crate) fn completion_retried(_: &EventKey, _: Option<Hold>) {}
     pub(crate) fn drained(_: usize) {}
     pub(crate) fn store_filling(_: usize, _: usize) {}
+    pub(crate) fn circuit_opened(_: u32, _: Duration) {}
+    pub(crate) fn circuit_reopened(_: Duration) {}
+    pub(crate) fn circuit_probed() {}
+    pub(crate) fn circuit_closed() {}
+    pub(crate) fn fallback_claimed(_: &EventKey) {}
+    pub(crate) fn fallback_full(_: usize) {}
+    pub(crate) fn fallback_conflict(_: &EventKey, _: ClaimToken, _: &str) {}
+    pub(crate) fn fallback_reconciled() {}
     pub(crate) fn lookup_failed(_: &str, _: &(dyn Error + 'static)) {}
     pub(crate) fn retention_too_short(_: Duration, _: Duration) {}
 }

@@ -2,7 +2,8 @@
 //!
 //! [`Store`] is four verbs, `claim → renew → complete | release`, each one atomic. [`MemoryStore`] is the embedded
 //! default; a store of one's own implements the trait and goes through the conformance suite of
-//! `testing::conformance` (feature `testing`).
+//! `testing::conformance` (feature `testing`). [`BreakerStore`] stands in front of any of them and says what happens while
+//! it is away.
 //!
 //! ```
 //! use std::time::Duration;
@@ -27,7 +28,7 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 
-mod breaker;
+pub mod breaker;
 mod claim;
 mod enlistment;
 pub(crate) mod erased;
@@ -45,6 +46,7 @@ mod token;
 mod verbs;
 
 pub use self::{
+    breaker::BreakerStore,
     claim::{Claim, ClaimRequest, Completion, Fingerprint, Hold},
     enlistment::{Dialect, Enlistment},
     erased::AnyStore,

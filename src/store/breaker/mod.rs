@@ -1,1 +1,79 @@
-//! `BreakerStore`.
+//! A circuit breaker in front of any store, and what may decide while it is open.
+//!
+//! A store that is down makes every delivery wait for its deadline before it is refused, and is asked all the more by those
+//! who come back. [`BreakerStore`] stops that: after a few failures in a row the circuit opens and claims are no longer put to the
+//! store. When the cool-down is over, exactly one claim is let through; if it is answered, the circuit closes.
+//!
+//! ```
+//! use std::time::Duration;
+//! use tower_webhook::EventKey;
+//! use tower_webhook::store::breaker::CircuitState;
+//! use tower_webhook::store::{BreakerStore, Claim, ClaimRequest, ClaimToken, MemoryStore, Store};
+//!
+//! # tokio::runtime::Builder::new_current_thread().enable_all().build()?.block_on(async {
+//! let store = BreakerStore::new(MemoryStore::new());
+//! let key = EventKey::new("/webhooks/stripe", None, "evt_1");
+//! let request = ClaimRequest::new(&key, ClaimToken::random(), Duration::from_secs(30));
+//! assert!(matches!(store.claim(&request).await?, Claim::Fresh { .. }));
+//! assert_eq!(store.stats().circuit, CircuitState::Closed);
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! # })?;
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+//!
+//! # What to do while the store is away
+//!
+//! | | refuse (default) | [`fallback_may_double`](BreakerStoreBuilder::fallback_may_double) |
+//! |---|---|---|
+//! | a new event | 503 + `Retry-After` at once; the sender tries again later | handled, 200 |
+//! | a duplicate of what this instance has done | 503 | 200, if it is still remembered |
+//! | a duplicate of what another instance has done, or is doing | 503 | **runs again** |
+//! | how long an outage may last | as long as the sender retries | until the fallback is full; then 503 |
+//! | this process ends during the outage | nothing is lost | what it did is forgotten: a later duplicate **runs again** |
+//! | afterwards | nothing to do | the journal is told to the store, conflicts are reported |
+//!
+//! Choose the fallback where handling an event late is worse than now and then handling it twice, and where its effects bear that.
+//! With one instance there is nobody to double with, save for what a restart forgets.
+//!
+//! # What counts as a failure
+//!
+//! An error that means an outage, of any verb, and a call that its caller dropped after it had been without an answer for
+//! [`hung_after`](BreakerStoreBuilder::hung_after): the receiver gives a store that hangs no other sign than dropping the call at its deadline. A call
+//! that was dropped sooner proves nothing, and if it was the probe, the next claim is. Being in flight, completed or lost are answers, and so are
+//! [`Full`](super::StoreErrorKind::Full) and [`Corrupt`](super::StoreErrorKind::Corrupt). Only a claim that is answered begins the count anew and closes the
+//! circuit: a store out of memory may well release claims and yet take none.
+//!
+//! # Settling
+//!
+//! The circuit holds back claims and nothing else. `renew`, `complete` and `release` go to where the claim was made, whatever the
+//! circuit's state: a store that is still away answers with an error, and the receiver tries again in the background until the completion is there. So what was
+//! running when the outage began is completed in the store when it is over.
+//!
+//! # The fallback
+//!
+//! While the circuit is closed, the store decides, and the fallback takes note of what this instance claims and completes. While it is open, claims are decided in
+//! memory, against those notes and against each other, so that one instance does not run an event twice. A claim made there is settled there, also after the store is
+//! back. A handler that holds its claim from the store keeps it: renewals that the store cannot answer are answered here.
+//!
+//! What was completed without the store is in a journal, and told to the store, under its own token, as soon as that answers; until then every claim of it sees
+//! it completed. If the store knows the event as completed by somebody else, that stands, and the [`Conflict`] is logged and given to
+//! [`on_conflict`](BreakerStoreBuilder::on_conflict). If somebody holds it there, the journal waits until that claim ends: it may be one that was made as the outage began, and that nobody
+//! is going to settle. The journal is in memory only: await [`reconciled`](BreakerStore::reconciled) before the process exits, and watch
+//! [`unreconciled`](BreakerStats::unreconciled).
+
+mod builder;
+mod circuit;
+mod conflict;
+mod fallback;
+mod journal;
+mod recent;
+mod reconcile;
+mod store;
+mod switch;
+
+pub use self::{
+    builder::BreakerStoreBuilder,
+    circuit::CircuitState,
+    conflict::{Conflict, Found},
+    store::{BreakerStats, BreakerStore},
+};

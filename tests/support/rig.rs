@@ -12,7 +12,7 @@ use axum::routing::post;
 use tokio::sync::{Semaphore, watch};
 use tokio::task::JoinHandle;
 use tower::ServiceExt;
-use tower_webhook::store::MemoryStore;
+use tower_webhook::store::{MemoryStore, Store};
 use tower_webhook::testing::{ManualClock, TestDelivery, TestSender};
 use tower_webhook::{EventKey, WebhookEvent, WebhookLayer};
 
@@ -54,8 +54,13 @@ impl Rig {
     }
 
     pub fn on_faulty(store: Faulty, configure: impl FnOnce(WebhookLayer) -> WebhookLayer) -> Self {
+        Self::behind(store.clone(), store, configure)
+    }
+
+    /// A receiver on `front`, which stands in front of `store`.
+    pub fn behind(front: impl Store, store: Faulty, configure: impl FnOnce(WebhookLayer) -> WebhookLayer) -> Self {
         let clock = ManualClock::at_unix(NOW);
-        let layer = configure(WebhookLayer::new(scheme(), store.clone()).clock(clock.clone()));
+        let layer = configure(WebhookLayer::new(scheme(), front).clock(clock.clone()));
         let (handler, requests) = (Handler::new(), Requests::new());
         let (running, watching) = (handler.clone(), requests.clone());
         let app = Router::new()

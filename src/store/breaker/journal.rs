@@ -103,12 +103,12 @@ impl Journal {
     pub(super) fn complete(&mut self, claim: &ClaimRequest<'_>, done: &Completion<'_>, now: Instant) -> Option<Hold> {
         let number = self.next_number;
         let entry = self.find(claim.key, now)?;
-        match entry {
-            Entry::Running { token, .. } if *token == claim.token => {}
+        let fingerprint = match entry {
+            Entry::Running { token, fingerprint, .. } if *token == claim.token => *fingerprint,
             Entry::Done(done) if done.record.token == claim.token => return Some(Hold::Held),
             _ => return Some(Hold::Lost),
-        }
-        let record = Arc::new(Record::new(claim, done, now));
+        };
+        let record = Arc::new(Record::new(&claim.fingerprint(fingerprint), done, now));
         *entry = Entry::Done(Done { number, record: record.clone(), in_flight_since: None, told: false });
         self.done.insert(number, record);
         self.next_number += 1;

@@ -1,0 +1,94 @@
+//! The breaker is a store: closed, and open with a fallback.
+
+use std::time::Duration;
+
+use tower_webhook::EventKey;
+use tower_webhook::store::breaker::{BreakerStore, CircuitState};
+use tower_webhook::store::{Claim, ClaimRequest, ClaimToken, Completion, Hold, MemoryStore, Store, StoreError};
+use tower_webhook::testing::ManualClock;
+use tower_webhook::testing::conformance::{self, Harness};
+
+use crate::bench::Event;
+
+struct Closed {
+    clock: ManualClock,
+    fallback: bool,
+}
+
+impl Harness for Closed {
+    type Store = BreakerStore<MemoryStore>;
+
+    async fn store(&self) -> Self::Store {
+        let builder = BreakerStore::builder(MemoryStore::builder().clock(self.clock.clone()).build());
+        let builder = if self.fallback { builder.fallback_may_double(1_000) } else { builder };
+        builder.clock(self.clock.clone()).build()
+    }
+
+    async fn pass(&self, time: Duration) {
+        self.clock.advance(time);
+    }
+}
+
+/// A store that is never there.
+struct Away;
+
+impl Store for Away {
+    async fn claim(&self, _: &ClaimRequest<'_>) -> Result<Claim, StoreError> {
+        Err(StoreError::unavailable("away"))
+    }
+
+    async fn renew(&self, _: &ClaimRequest<'_>) -> Result<Hold, StoreError> {
+        Err(StoreError::unavailable("away"))
+    }
+
+    async fn complete(&self, _: &ClaimRequest<'_>, _: &Completion<'_>) -> Result<Hold, StoreError> {
+        Err(StoreError::unavailable("away"))
+    }
+
+    async fn release(&self, _: &EventKey, _: ClaimToken) -> Result<Hold, StoreError> {
+        Err(StoreError::unavailable("away"))
+    }
+}
+
+/// The circuit is open, and every probe fails.
+struct Open(ManualClock);
+
+impl Harness for Open {
+    type Store = BreakerStore<Away>;
+
+    async fn store(&self) -> Self::Store {
+        let breaker = BreakerStore::builder(Away).failures(1).fallback_may_double(1_000).clock(self.0.clone()).build();
+        breaker.claim(&Event::new("opens it").request()).await.expect_err("the store is away");
+        assert_eq!(breaker.stats().circuit, CircuitState::Open);
+        breaker
+    }
+
+    async fn pass(&self, time: Duration) {
+        self.0.advance(time);
+    }
+}
+
+fn clock() -> ManualClock {
+    ManualClock::at_unix(1_700_000_000)
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn closed_breaker_is_a_store() {
+    let harness = Closed { clock: clock(), fallback: false };
+    conformance::run(&harness).await;
+    conformance::model(&harness, 1, 1_000).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn closed_breaker_with_a_fallback_is_a_store() {
+    let harness = Closed { clock: clock(), fallback: true };
+    conformance::run(&harness).await;
+    conformance::model(&harness, 2, 1_000).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn fallback_of_an_open_breaker_is_a_store() {
+    let harness = Open(clock());
+    conformance::run(&harness).await;
+    conformance::model(&harness, 3, 1_000).await;
+}

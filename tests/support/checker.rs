@@ -44,6 +44,14 @@ impl Ledger {
         self.on_books(|books| books.acknowledged.contains(id))
     }
 
+    /// The events that took effect more than once.
+    pub fn doubled(&self) -> BTreeSet<String> {
+        self.on_books(|books| {
+            let doubled = books.effects.iter().filter(|(_, tokens)| tokens.len() > 1);
+            doubled.map(|(id, _)| id.clone()).collect()
+        })
+    }
+
     /// Asserts the invariants; `scenario` says how to repeat it.
     pub fn check(&self, store: &Faulty, scenario: &str) {
         self.on_books(|books| {

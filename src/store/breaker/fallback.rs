@@ -141,16 +141,17 @@ impl Fallback {
         hold
     }
 
-    /// What the store said to a completion or a renewal.
+    /// What the store said to a completion.
     pub(super) fn completed(&self, key: &EventKey, token: ClaimToken, hold: Hold) {
         match hold {
             Hold::Held => self.lock().recent.confirm(key, token),
-            Hold::Lost => self.lost(key, token),
+            Hold::Lost => self.lock().recent.forget(key, token),
         }
     }
 
+    /// The store refused a renewal.
     pub(super) fn lost(&self, key: &EventKey, token: ClaimToken) {
-        self.lock().recent.forget(key, token);
+        self.lock().recent.lost(key, token);
     }
 
     /// Whether there is something to tell the store, and nobody who does.

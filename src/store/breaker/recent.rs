@@ -100,7 +100,14 @@ impl Recent {
         self.done.push_back((key.clone(), token));
     }
 
-    /// The claim was given up, or lost.
+    /// The claim could not be renewed. If its work is done, that may be because the store knows it.
+    pub(super) fn lost(&mut self, key: &EventKey, token: ClaimToken) {
+        if self.of(key, token).is_some_and(|seen| seen.state == State::Running) {
+            self.claims.remove(key);
+        }
+    }
+
+    /// The claim was given up, or completed by another.
     pub(super) fn forget(&mut self, key: &EventKey, token: ClaimToken) {
         if self.of(key, token).is_some() {
             self.claims.remove(key);

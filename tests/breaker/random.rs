@@ -1,4 +1,5 @@
-//! Outages at random moments, by seed, with deliveries, duplicates, failures and hang-ups going on.
+//! Outages at random moments, by seed, with deliveries, duplicates, failures and hang-ups going on. The jitter of cool-downs
+//! and retries is not the seed's: play one several times.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -123,7 +124,8 @@ impl Instance {
             let fault = FAULTS[dice.below(4) as usize];
             match dice.below(4) {
                 0 => {
-                    self.bench.store.breaks([Verb::Claim, Verb::Complete, Verb::Release][dice.below(3) as usize], fault)
+                    let verb = [Verb::Claim, Verb::Complete, Verb::Release][dice.below(3) as usize];
+                    self.bench.store.breaks(verb, fault);
                 }
                 _ => self.bench.breaks_all(fault),
             }

@@ -1,9 +1,14 @@
 //! Row 42: the journal is told to the store when that is back, and overwrites nothing.
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use tower_webhook::store::breaker::{CircuitState, Found};
-use tower_webhook::store::{Claim, ClaimRequest, Completion, Fingerprint, Hold, MemoryStore, Store};
+use tower_webhook::EventKey;
+use tower_webhook::store::breaker::{BreakerStore, CircuitState, Found};
+use tower_webhook::store::{
+    Claim, ClaimRequest, ClaimToken, Completion, Fingerprint, Hold, MemoryStore, Store, StoreError, StoreErrorKind,
+};
 
 use crate::bench::{Bench, COMPLETED, COOL_DOWN, Event, FRESH, LEASE, RETENTION, claim};
 use crate::support::faulty::{Fault, Faulty, Verb, soon};
@@ -177,6 +182,60 @@ async fn outage_while_reconciling_is_taken_up_later() {
         bench.reconciled().await;
         assert_eq!((bench.store.held(), bench.conflicts().len()), ((0, 100), 0), "{fault:?}");
     }
+}
+
+/// A store that is away, and then back but for one event.
+struct Picky {
+    memory: MemoryStore,
+    away: AtomicBool,
+}
+
+impl Picky {
+    fn pass(&self, key: &EventKey) -> Result<&MemoryStore, StoreError> {
+        let refused = self.away.load(Ordering::SeqCst) || key.id() == "poison";
+        if refused { Err(StoreError::unavailable("not this one")) } else { Ok(&self.memory) }
+    }
+}
+
+impl Store for Picky {
+    async fn claim(&self, request: &ClaimRequest<'_>) -> Result<Claim, StoreError> {
+        self.pass(request.key)?.claim(request).await
+    }
+
+    async fn renew(&self, claim: &ClaimRequest<'_>) -> Result<Hold, StoreError> {
+        self.pass(claim.key)?.renew(claim).await
+    }
+
+    async fn complete(&self, claim: &ClaimRequest<'_>, completion: &Completion<'_>) -> Result<Hold, StoreError> {
+        self.pass(claim.key)?.complete(claim, completion).await
+    }
+
+    async fn release(&self, key: &EventKey, token: ClaimToken) -> Result<Hold, StoreError> {
+        self.pass(key)?.release(key, token).await
+    }
+}
+
+/// Not even when it is the first, and so the one to try the store with.
+#[tokio::test(start_paused = true)]
+async fn event_that_the_store_cannot_take_does_not_keep_the_others_from_it() {
+    let store = Arc::new(Picky { memory: MemoryStore::new(), away: AtomicBool::new(true) });
+    let breaker = BreakerStore::builder(store.clone()).failures(1).fallback_may_double(100).build();
+    assert_eq!(claim(&breaker, &Event::new("opens it")).await, Err(StoreErrorKind::Unavailable));
+    let done = Completion::succeeded("200 OK", RETENTION);
+    for id in ["poison".to_owned()].into_iter().chain((0..40).map(|number| number.to_string())) {
+        let event = Event::new(&id);
+        assert_eq!(claim(&breaker, &event).await, Ok(FRESH));
+        assert_eq!(breaker.complete(&event.request(), &done).await.ok(), Some(Hold::Held));
+    }
+    store.away.store(false, Ordering::SeqCst);
+    soon(async {
+        while breaker.stats().unreconciled > 1 {
+            tokio::time::sleep(Duration::from_secs(1)).await;
+        }
+    })
+    .await;
+    assert_eq!(store.memory.stats().completed, 40);
+    assert_eq!(claim(&breaker, &Event::new("poison")).await, Ok(COMPLETED), "it is still known here");
 }
 
 #[tokio::test(start_paused = true)]

@@ -230,7 +230,7 @@ impl Fallback {
 }
 
 impl Books {
-    /// Whether there is room for one more. Only what the store knows to be done can go.
+    /// Whether there is room for one more. What can go is what was claimed from the store and is done.
     fn make_room(&mut self, capacity: usize) -> bool {
         while self.journal.len() + self.recent.len() >= capacity {
             if !self.recent.evict() {

@@ -1,8 +1,9 @@
 //! A circuit breaker in front of any store, and what may decide while it is open.
 //!
-//! A store that is down makes every delivery wait for its deadline before it is refused, and is asked all the more by those
-//! who come back. [`BreakerStore`] stops that: after a few failures in a row the circuit opens and claims are no longer put to the
-//! store. When the cool-down is over, exactly one claim is let through; if it is answered, the circuit closes.
+//! A store that is down makes every delivery wait for its deadline before it is refused, and is asked all the more by
+//! those who come back. [`BreakerStore`] stops that: after a few failures in a row the circuit opens and claims are no
+//! longer put to the store. When the cool-down is over, exactly one claim is let through; if it is answered, the
+//! circuit closes.
 //!
 //! ```
 //! use std::time::Duration;
@@ -32,34 +33,41 @@
 //! | this process ends during the outage | nothing is lost | what it did is forgotten: a later duplicate **runs again** |
 //! | afterwards | nothing to do | the journal is told to the store, conflicts are reported |
 //!
-//! Choose the fallback where handling an event late is worse than now and then handling it twice, and where its effects bear that.
-//! With one instance there is nobody to double with, save for what a restart forgets.
+//! Choose the fallback where handling an event late is worse than now and then handling it twice, and where its effects
+//! bear that. With one instance there is nobody to double with, save for what a restart forgets and what there was no
+//! room to remember. The first few deliveries of an outage, those that open the circuit, get a 503 either way.
 //!
 //! # What counts as a failure
 //!
-//! An error that means an outage, of any verb, and a call that its caller dropped after it had been without an answer for
-//! [`hung_after`](BreakerStoreBuilder::hung_after): the receiver gives a store that hangs no other sign than dropping the call at its deadline. A call
-//! that was dropped sooner proves nothing, and if it was the probe, the next claim is. Being in flight, completed or lost are answers, and so are
-//! [`Full`](super::StoreErrorKind::Full) and [`Corrupt`](super::StoreErrorKind::Corrupt). Only a claim that is answered begins the count anew and closes the
+//! An error that means an outage, of any verb, and a call that its caller dropped after it had been without an answer
+//! for [`hung_after`](BreakerStoreBuilder::hung_after): the receiver gives a store that hangs no other sign than
+//! dropping the call at its deadline. A call that was dropped sooner proves nothing, and if it was the probe, the next
+//! claim is. Being in flight, completed or lost are answers, and so are [`Full`](super::StoreErrorKind::Full) and
+//! [`Corrupt`](super::StoreErrorKind::Corrupt). Only a claim that is answered begins the count anew and closes the
 //! circuit: a store out of memory may well release claims and yet take none.
 //!
 //! # Settling
 //!
-//! The circuit holds back claims and nothing else. `renew`, `complete` and `release` go to where the claim was made, whatever the
-//! circuit's state: a store that is still away answers with an error, and the receiver tries again in the background until the completion is there. So what was
-//! running when the outage began is completed in the store when it is over.
+//! The circuit holds back claims and nothing else. `renew`, `complete` and `release` go to where the claim was made,
+//! whatever the circuit's state: a store that is still away answers with an error, and the receiver tries again in the
+//! background until the completion is there. So what was running when the outage began is completed in the store when
+//! it is over.
 //!
 //! # The fallback
 //!
-//! While the circuit is closed, the store decides, and the fallback takes note of what this instance claims and completes. While it is open, claims are decided in
-//! memory, against those notes and against each other, so that one instance does not run an event twice. A claim made there is settled there, also after the store is
-//! back. A handler that holds its claim from the store keeps it: renewals that the store cannot answer are answered here.
+//! While the circuit is closed, the store decides, and the fallback takes note of what this instance claims and
+//! completes. While it is open, claims are decided in memory, against those notes and against each other, so that one
+//! instance does not run an event twice. A claim made there is settled there, also after the store is back. A handler
+//! that holds its claim from the store keeps it: renewals that the store cannot answer are answered here. If another
+//! instance, which could reach the store, has taken the claim over meanwhile, it is lost with the first renewal or
+//! completion that gets through.
 //!
-//! What was completed without the store is in a journal, and told to the store, under its own token, as soon as that answers; until then every claim of it sees
-//! it completed. If the store knows the event as completed by somebody else, that stands, and the [`Conflict`] is logged and given to
-//! [`on_conflict`](BreakerStoreBuilder::on_conflict). If somebody holds it there, the journal waits until that claim ends: it may be one that was made as the outage began, and that nobody
-//! is going to settle. The journal is in memory only: await [`reconciled`](BreakerStore::reconciled) before the process exits, and watch
-//! [`unreconciled`](BreakerStats::unreconciled).
+//! What was completed without the store is in a journal, and told to the store, under its own token, as soon as that
+//! answers; until then every claim of it sees it completed. If the store knows the event as completed by somebody else,
+//! that stands, and the [`Conflict`] is logged and given to [`on_conflict`](BreakerStoreBuilder::on_conflict). If
+//! somebody holds it there, the journal waits until that claim ends: it may be one that was made as the outage began,
+//! and that nobody is going to settle. The journal is in memory only: await [`reconciled`](BreakerStore::reconciled)
+//! before the process exits, and watch [`unreconciled`](BreakerStats::unreconciled).
 
 mod builder;
 mod circuit;

@@ -29,22 +29,23 @@ impl<S: Store> Shared<S> {
         }
     }
 
-    /// Tells the store all that there is, once, or until the circuit opens. What it does not take stays for the next time.
-    async fn reconcile(self: &Arc<Self>, fallback: &Fallback) {
-        let mut from = 0;
+    /// Tells the store all that there is from a number on, once, or until the circuit opens. What it does not take stays for
+    /// the next time. Returns where to go on then: not with the event that may have opened it.
+    async fn reconcile(self: &Arc<Self>, fallback: &Fallback, mut from: u64) -> u64 {
         loop {
             let size = if self.switch.state() == CircuitState::Closed { BATCH } else { 1 };
             let batch = fallback.batch(from, size, self.now());
-            let Some((last, _)) = batch.last() else { return };
-            from = last + 1;
+            let Some((last, _)) = batch.last() else { return 0 };
+            let next = last + 1;
             let mut transfers = JoinSet::new();
             for (number, record) in batch {
                 let shared = self.clone();
                 transfers.spawn(async move { shared.transfer(number, &record).await });
             }
             if transfers.join_all().await.contains(&None) {
-                return;
+                return from;
             }
+            from = next;
         }
     }
 
@@ -90,9 +91,9 @@ struct Reconciling<S> {
 impl<S: Store> Reconciling<S> {
     async fn run(mut self) {
         let Some(fallback) = &self.shared.fallback else { return };
-        let mut closed = self.shared.switch.closed();
+        let (mut from, mut closed) = (0, self.shared.switch.closed());
         loop {
-            self.shared.reconcile(fallback).await;
+            from = self.shared.reconcile(fallback, from).await;
             if fallback.end_reconciling() {
                 break;
             }

@@ -49,7 +49,7 @@ impl StoreError {
 
     /// Whether what was asked may have taken effect nevertheless.
     pub(crate) const fn is_in_doubt(&self) -> bool {
-        !matches!(self.kind, StoreErrorKind::Full | StoreErrorKind::CircuitOpen)
+        !matches!(self.kind, StoreErrorKind::Full | StoreErrorKind::Locked | StoreErrorKind::CircuitOpen)
     }
 
     /// What was wrong.

@@ -8,7 +8,7 @@ use super::fallback::{Fallback, Home};
 use super::switch::{Call, Switch, is_outage};
 use crate::EventKey;
 use crate::clock::Clock;
-use crate::store::{Claim, ClaimRequest, ClaimToken, Completion, Hold, Store, StoreError, StoreErrorKind};
+use crate::store::{Claim, ClaimRequest, ClaimToken, Completion, Enlistment, Hold, Store, StoreError, StoreErrorKind};
 
 /// Any store behind a circuit breaker; see the [module](super) for what that does and costs.
 ///
@@ -139,6 +139,11 @@ impl<S: Store> Store for BreakerStore<S> {
             return Ok(hold);
         }
         shared.switch.settle().watch(shared.inner.release(key, token)).await
+    }
+
+    /// The inner store's. It changes no row for a claim that the fallback gave: that has none.
+    fn enlistment(&self) -> Option<Enlistment> {
+        self.shared.inner.enlistment()
     }
 }
 

@@ -159,10 +159,10 @@ impl Drop for Call<'_> {
     }
 }
 
-/// Whether an error is about the store and not about one claim: a store that is full, or that found a strange record, is
-/// there.
+/// Whether an error is about the store and not about one claim: a store that is full, that found a strange record, or whose
+/// record somebody's transaction holds, is there.
 pub(super) fn is_outage(error: &StoreError) -> bool {
-    !matches!(error.kind(), StoreErrorKind::Full | StoreErrorKind::Corrupt)
+    !matches!(error.kind(), StoreErrorKind::Full | StoreErrorKind::Corrupt | StoreErrorKind::Locked)
 }
 
 fn tell(change: Change) {

@@ -7,7 +7,7 @@ use tokio::time::Instant;
 use tower_webhook::Outcome;
 use tower_webhook::rejection::RejectionKind;
 use tower_webhook::store::breaker::CircuitState;
-use tower_webhook::store::{MemoryStore, Store, StoreErrorKind};
+use tower_webhook::store::{BreakerStore, Dialect, Enlistment, MemoryStore, Store, StoreErrorKind};
 
 use crate::bench::{Bench, COMPLETED, COOL_DOWN, Event, FAILURES, FRESH, IN_FLIGHT};
 use crate::support::Answer;
@@ -184,7 +184,20 @@ async fn answers_are_not_failures() {
         bench.completes(&running.again(), tower_webhook::store::Hold::Lost).await;
         bench.fails(&Event::new("one too many"), StoreErrorKind::Full).await;
     }
+    bench.store.breaks(Verb::Claim, Fault::Locked);
+    for _ in 0..10 {
+        bench.fails(&Event::new("held by a transaction"), StoreErrorKind::Locked).await;
+    }
     assert_eq!(bench.circuit(), CircuitState::Closed);
+}
+
+/// What a handler puts into its transaction is the inner store's.
+#[test]
+fn statement_of_the_inner_store_is_passed_on() {
+    let lending = Faulty::new(MemoryStore::new()).lends(Enlistment::new(Dialect::Postgres, "UPDATE …"));
+    let breaker = BreakerStore::new(lending);
+    assert_eq!(breaker.enlistment().expect("a statement").sql(), "UPDATE …");
+    assert!(BreakerStore::new(MemoryStore::new()).enlistment().is_none());
 }
 
 /// Out of memory, a store may release claims and yet take none.

@@ -8,7 +8,7 @@ use std::time::Duration;
 use tokio::sync::watch;
 use tower_webhook::EventKey;
 use tower_webhook::store::{
-    Claim, ClaimRequest, ClaimToken, Completion, Enlistment, Hold, MemoryStore, Store, StoreError,
+    Claim, ClaimRequest, ClaimToken, Completion, Enlistment, Hold, MemoryStore, Store, StoreError, StoreErrorKind,
 };
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -24,6 +24,8 @@ pub enum Verb {
 pub enum Fault {
     /// It fails and takes no effect.
     Fail,
+    /// It finds its record held by a transaction, and takes no effect.
+    Locked,
     /// It takes effect, and its reply is lost.
     LoseReply,
     /// It hangs before it takes effect, until the verb is healed.
@@ -112,6 +114,7 @@ impl Faulty {
         match fault {
             None => ask.await,
             Some(Fault::Fail) => Err(broken()),
+            Some(Fault::Locked) => Err(StoreError::new(StoreErrorKind::Locked)),
             Some(Fault::LoseReply) => {
                 ask.await?;
                 Err(broken())

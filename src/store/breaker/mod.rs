@@ -42,8 +42,8 @@
 //! An error that means an outage, of any verb, and a call that its caller dropped after it had been without an answer
 //! for [`hung_after`](BreakerStoreBuilder::hung_after): the receiver gives a store that hangs no other sign than
 //! dropping the call at its deadline. A call that was dropped sooner proves nothing, and if it was the probe, the next
-//! claim is. Being in flight, completed or lost are answers, and so are [`Full`](super::StoreErrorKind::Full), [`Locked`](super::StoreErrorKind::Locked) and
-//! [`Corrupt`](super::StoreErrorKind::Corrupt). Only a claim that is answered begins the count anew and closes the
+//! claim is. Being in flight, completed or lost are answers, and so are [`Full`](super::StoreErrorKind::Full),
+//! [`Locked`](super::StoreErrorKind::Locked) and [`Corrupt`](super::StoreErrorKind::Corrupt). Only a claim that is answered begins the count anew and closes the
 //! circuit: a store out of memory may well release claims and yet take none.
 //!
 //! # Settling

@@ -171,6 +171,27 @@ mod traced {
         tracing::info!(target: "tower_webhook", "the store knows of every event that was completed without it");
     }
 
+    #[cfg(feature = "redis")]
+    pub(crate) fn redis_connection_lost(error: &(dyn Error + 'static)) {
+        tracing::warn!(
+            target: "tower_webhook", error = with_causes(error),
+            "a connection to Redis broke: another is taken from the pool"
+        );
+    }
+
+    #[cfg(feature = "redis")]
+    pub(crate) fn redis_claims_by_script() {
+        tracing::info!(
+            target: "tower_webhook",
+            "this server does not know SET with both NX and GET: events are claimed by a script, which is slower"
+        );
+    }
+
+    #[cfg(feature = "redis")]
+    pub(crate) fn redis_warned(warning: &str) {
+        tracing::warn!(target: "tower_webhook", warning, "Redis is not configured for claims");
+    }
+
     pub(crate) fn lookup_failed(tenant: &str, error: &(dyn Error + 'static)) {
         tracing::warn!(target: "tower_webhook", tenant, error = with_causes(error), "a tenant's secrets could not be looked up");
     }
@@ -219,6 +240,12 @@ mod silent {
     pub(crate) fn fallback_full(_: usize) {}
     pub(crate) fn fallback_conflict(_: &EventKey, _: ClaimToken, _: &str) {}
     pub(crate) fn fallback_reconciled() {}
+    #[cfg(feature = "redis")]
+    pub(crate) fn redis_connection_lost(_: &(dyn Error + 'static)) {}
+    #[cfg(feature = "redis")]
+    pub(crate) fn redis_claims_by_script() {}
+    #[cfg(feature = "redis")]
+    pub(crate) fn redis_warned(_: &str) {}
     pub(crate) fn lookup_failed(_: &str, _: &(dyn Error + 'static)) {}
     pub(crate) fn retention_too_short(_: Duration, _: Duration) {}
 }

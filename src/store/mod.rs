@@ -45,6 +45,8 @@ pub mod sqlite;
 mod token;
 mod verbs;
 
+#[cfg(feature = "redis")]
+pub use self::redis::{RedisStore, RedisStoreBuilder};
 pub use self::{
     breaker::BreakerStore,
     claim::{Claim, ClaimRequest, Completion, Fingerprint, Hold},

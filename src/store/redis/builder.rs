@@ -1,0 +1,105 @@
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+use std::time::Duration;
+
+use super::lane::Lane;
+use super::replicas::Replicas;
+use super::store::Shared;
+use super::{RedisPool, RedisStore};
+
+/// Configures a [`RedisStore`].
+///
+/// ```no_run
+/// use std::time::Duration;
+/// use deadpool_redis::{Config, Runtime};
+/// use tower_webhook::store::RedisStore;
+///
+/// let pool = Config::from_url("redis://127.0.0.1/").create_pool(Some(Runtime::Tokio1))?;
+/// let store = RedisStore::builder(pool)
+///     .prefix("billing:webhooks:")
+///     .timeout(Duration::from_millis(500))
+///     .replicas(1)
+///     .build();
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Clone, Debug)]
+#[must_use = "a builder does nothing until it is built"]
+pub struct RedisStoreBuilder {
+    pool: RedisPool,
+    prefix: Box<str>,
+    connections: usize,
+    timeout: Duration,
+    replicas: u32,
+    replica_timeout: Duration,
+}
+
+impl RedisStoreBuilder {
+    pub(super) fn new(pool: RedisPool) -> Self {
+        Self {
+            pool,
+            prefix: "tower-webhook:".into(),
+            connections: 2,
+            timeout: Duration::from_secs(1),
+            replicas: 0,
+            replica_timeout: Duration::from_millis(500),
+        }
+    }
+
+    /// What every key begins with; `tower-webhook:` by default.
+    ///
+    /// Receivers that are to act as one must have the same. On a Cluster a name in braces, `{webhooks}:`, keeps all keys on one
+    /// node, and is better left out.
+    pub fn prefix(mut self, prefix: impl Into<Box<str>>) -> Self {
+        self.prefix = prefix.into();
+        self
+    }
+
+    /// How many connections are taken from the pool and shared by all deliveries; 2 by default, which is as fast as more are.
+    /// Zero is taken for one.
+    ///
+    /// The commands for one event always go by the same one.
+    pub fn connections(mut self, connections: usize) -> Self {
+        self.connections = connections.max(1);
+        self
+    }
+
+    /// How long the server may take to answer; one second by default. What takes longer is an error, and its outcome unknown.
+    ///
+    /// It bounds the wait for a connection, too, whatever the pool's own timeouts are. Keep it below the layer's
+    /// [`claim_deadline`](crate::WebhookLayer::claim_deadline), or that decides.
+    pub fn timeout(mut self, timeout: Duration) -> Self {
+        self.timeout = timeout;
+        self
+    }
+
+    /// How many replicas must have a claim before it is run, and a completion before it counts, by `WAIT`; none by default.
+    ///
+    /// A claim that too few confirm is given back and refused with a 503; a completion is repeated until enough do. It makes
+    /// losing a claim in a failover unlikely, and not impossible: Redis may promote a replica that had not confirmed, and a
+    /// replica confirms what it has received, not what it has on disk. Renewals are not waited for. Every delivery takes at
+    /// least two round trips to the replicas longer, and up to 16 more connections are used.
+    pub fn replicas(mut self, replicas: u32) -> Self {
+        self.replicas = replicas;
+        self
+    }
+
+    /// How long they may take to confirm; half a second by default, on top of [`timeout`](Self::timeout).
+    pub fn replica_timeout(mut self, replica_timeout: Duration) -> Self {
+        self.replica_timeout = replica_timeout;
+        self
+    }
+
+    /// Builds the store. It connects when it is first used.
+    #[must_use]
+    pub fn build(self) -> RedisStore {
+        let Self { pool, prefix, connections, timeout, replicas, replica_timeout } = self;
+        let shared = Shared {
+            lanes: (0..connections).map(|_| Lane::new(pool.clone(), timeout)).collect(),
+            replicas: (replicas > 0).then(|| Replicas::new(pool, replicas, replica_timeout, timeout)),
+            prefix,
+            timeout,
+            claims_by_script: AtomicBool::new(false),
+        };
+        RedisStore { shared: Arc::new(shared) }
+    }
+}

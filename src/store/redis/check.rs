@@ -1,0 +1,106 @@
+use std::collections::{BTreeMap, HashMap};
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use deadpool_redis::redis::cluster_routing::{MultipleNodeRoutingInfo, RoutingInfo};
+use deadpool_redis::redis::{self, Cmd, FromRedisValue, RedisResult, Value, from_redis_value};
+use tokio::time::timeout;
+
+use super::line::Line;
+use super::replicas::Replicas;
+use super::{RedisNode, RedisReport, RedisStore};
+use crate::key::RESERVED;
+use crate::store::{Claim, ClaimRequest, ClaimToken, Store, StoreError};
+use crate::{EventKey, telemetry};
+
+/// How long the event that is claimed to see whether it works is kept, if it cannot be released.
+const PROBE: Duration = Duration::from_secs(10);
+
+const SETTINGS: [&str; 4] = ["maxmemory-policy", "appendonly", "appendfsync", "save"];
+
+/// By their addresses, which only a Cluster's are known by.
+type Nodes<T> = BTreeMap<Option<String>, T>;
+
+impl RedisStore {
+    /// Claims and releases an event of its own to see that the store works, and looks whether the server is configured to
+    /// keep what it is told. To be called once, at start-up.
+    ///
+    /// Warnings are in the report and told to `tracing`. Whether they are reason enough not to start is the caller's
+    /// decision:
+    ///
+    /// ```no_run
+    /// # async fn start(store: tower_webhook::store::RedisStore) -> Result<(), Box<dyn std::error::Error>> {
+    /// let report = store.check().await?;
+    /// if !report.warnings.is_empty() {
+    ///     return Err(report.warnings.join("; ").into());
+    /// }
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// If the server cannot be reached, or refuses what the store needs: `SET`, `GET` and `DEL`, `EVAL` and `EVALSHA`, and
+    /// `WAIT` where replicas are asked for. `INFO` and `CONFIG GET` are not needed; without them the report knows less.
+    pub async fn check(&self) -> Result<RedisReport, StoreError> {
+        self.try_out().await?;
+        let nodes = self.nodes().await?;
+        let wanted = self.shared.replicas.as_ref().map_or(0, Replicas::wanted);
+        let warnings: Vec<_> = nodes.iter().flat_map(|node| node.warnings(wanted)).collect();
+        warnings.iter().for_each(|warning| telemetry::redis_warned(warning));
+        let claims_by_script = self.shared.claims_by_script.load(Ordering::Relaxed);
+        Ok(RedisReport { nodes, claims_by_script, warnings })
+    }
+
+    /// Under an id that no sender can use.
+    async fn try_out(&self) -> Result<(), StoreError> {
+        for lane in &self.shared.lanes {
+            lane.line().await?;
+        }
+        let token = ClaimToken::random();
+        let key = EventKey::new("", None, &format!("{RESERVED}check:{token}"));
+        match self.claim(&ClaimRequest::new(&key, token, PROBE)).await? {
+            Claim::Fresh { .. } => {}
+            found => return Err(StoreError::corrupt(format!("an event that nobody knows of is {found:?}"))),
+        }
+        let _ = self.release(&key, token).await?;
+        Ok(())
+    }
+
+    async fn nodes(&self) -> Result<Vec<RedisNode>, StoreError> {
+        let line = self.shared.lanes[0].line().await?;
+        let infos: Nodes<String> = self.told(&line, &redis::cmd("INFO")).await;
+        let mut configs: Nodes<HashMap<String, String>> = Nodes::new();
+        for setting in SETTINGS {
+            // One by one: several at a time are new in Redis 7, and all of them would be the passwords, too.
+            let told: Nodes<HashMap<_, _>> = self.told(&line, redis::cmd("CONFIG").arg("GET").arg(setting)).await;
+            for (address, values) in told {
+                configs.entry(address).or_default().extend(values);
+            }
+        }
+        if infos.is_empty() {
+            return Ok(vec![RedisNode::default()]);
+        }
+        let config = |address| configs.get(address).cloned().unwrap_or_default();
+        Ok(infos.iter().map(|(address, info)| RedisNode::read(address.clone(), info, &config(address))).collect())
+    }
+
+    /// What every node answers; nothing from those that do not.
+    async fn told<T: FromRedisValue>(&self, line: &Line, question: &Cmd) -> Nodes<T> {
+        let answer = timeout(self.shared.timeout, ask_nodes(line.clone(), question)).await;
+        let told = answer.ok().and_then(Result::ok).unwrap_or_default();
+        told.into_iter().filter_map(|(address, value)| Some((address, from_redis_value(value).ok()?))).collect()
+    }
+}
+
+async fn ask_nodes(line: Line, question: &Cmd) -> RedisResult<Nodes<Value>> {
+    match line {
+        Line::Node(mut node) => Ok(Nodes::from([(None, question.query_async(&mut node).await?)])),
+        Line::Cluster(mut cluster) => {
+            let every_primary = RoutingInfo::MultiNode((MultipleNodeRoutingInfo::AllMasters, None));
+            let told = cluster.route_command(question.clone(), every_primary).await?;
+            let told: BTreeMap<String, Value> = from_redis_value(told)?;
+            Ok(told.into_iter().map(|(address, value)| (Some(address), value)).collect())
+        }
+    }
+}

@@ -1,0 +1,234 @@
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use deadpool_redis::redis::aio::ConnectionLike;
+use deadpool_redis::redis::{self, Cmd, ErrorKind, RedisError, RedisResult, Value};
+use tokio::sync::watch;
+use tokio::time::{Instant, timeout};
+
+use super::RedisPool;
+use super::fault::{Fault, NoConnection, is_demoted};
+use super::line::Line;
+use crate::telemetry;
+
+/// Between two attempts to connect where there is no connection: short, since deliveries are refused meanwhile.
+const RECONNECT_PAUSE: Duration = Duration::from_millis(100);
+
+/// Between two attempts to replace a connection that still answers.
+const REPLACE_PAUSE: Duration = Duration::from_millis(500);
+
+/// Nobody waits for an attempt this long, but one that takes its time is not begun anew for everybody who comes.
+const LONGEST_ATTEMPT: Duration = Duration::from_secs(5);
+
+/// The reply to a command, and to the one sent right behind it.
+pub(super) type Replies = (Value, Option<Value>);
+
+/// A connection that is shared, and replaced when it breaks.
+///
+/// What is sent along a lane is carried out in that order, except across a replacement.
+pub(super) struct Lane {
+    pool: RedisPool,
+    timeout: Duration,
+    link: watch::Sender<Link>,
+    /// How many answers came, to tell a slow server from a connection that leads nowhere.
+    answers: AtomicU64,
+}
+
+#[derive(Default)]
+struct Link {
+    line: Option<Line>,
+    /// Grows with every connection, so that only the one that broke is given up.
+    number: u64,
+    connecting: bool,
+    tried: Option<Instant>,
+    failure: Option<NoConnection>,
+}
+
+impl Lane {
+    /// A lane that connects when it is first used.
+    pub(super) fn new(pool: RedisPool, timeout: Duration) -> Arc<Self> {
+        Arc::new(Self { pool, timeout, link: watch::Sender::default(), answers: AtomicU64::new(0) })
+    }
+
+    /// Sends `command`, and `then` right behind it, and returns both replies.
+    pub(super) async fn ask(self: &Arc<Self>, command: &Cmd, then: Option<&Cmd>) -> Result<Replies, Fault> {
+        let answers = self.answers.load(Ordering::Relaxed);
+        match timeout(self.timeout, self.ask_twice(command, then)).await {
+            Ok(answer) => answer,
+            Err(_) => Err(self.timed_out(answers)),
+        }
+    }
+
+    /// A connection to ask something else.
+    pub(super) async fn line(self: &Arc<Self>) -> Result<Line, Fault> {
+        match timeout(self.timeout, self.connected()).await {
+            Ok(connected) => Ok(connected?.0),
+            Err(_) => Err(NoConnection::NotYet(self.timeout).into()),
+        }
+    }
+
+    /// Every verb may be repeated, so a connection that turns out to be closed, as idle ones are by servers and networks, costs
+    /// no delivery.
+    async fn ask_twice(self: &Arc<Self>, command: &Cmd, then: Option<&Cmd>) -> Result<Replies, Fault> {
+        match self.ask_once(command, then).await {
+            Err(Fault::Broken(_)) => self.ask_once(command, then).await,
+            answer => answer,
+        }
+    }
+
+    async fn ask_once(self: &Arc<Self>, command: &Cmd, then: Option<&Cmd>) -> Result<Replies, Fault> {
+        let (mut line, number) = self.connected().await?;
+        let replies = send(&mut line, command, then).await;
+        if !replies.as_ref().is_err_and(RedisError::is_io_error) {
+            self.answers.fetch_add(1, Ordering::Relaxed);
+        }
+        replies.map_err(|error| self.judge(&line, number, error))
+    }
+
+    /// What an error says about the connection it came by.
+    fn judge(self: &Arc<Self>, line: &Line, number: u64, error: RedisError) -> Fault {
+        let is_broken = error.is_unrecoverable_error();
+        match line {
+            Line::Node(_) if is_broken => {
+                self.give_up(number, &error);
+                return Fault::Broken(error);
+            }
+            // It finds its way back by itself, unless it has lost every node it knew.
+            Line::Cluster(_) if is_broken => self.replace(number),
+            _ if is_demoted(&error) => self.replace(number),
+            _ => {}
+        }
+        error.into()
+    }
+
+    /// Nothing came in time. If nothing at all came on this connection, it may lead nowhere: another is taken, and this one
+    /// is used until that is there. A server that only stands still then finds the commands in their order.
+    fn timed_out(self: &Arc<Self>, answers_before: u64) -> Fault {
+        let (has_line, is_cluster, number) = {
+            let link = self.link.borrow();
+            (link.line.is_some(), matches!(link.line, Some(Line::Cluster(_))), link.number)
+        };
+        if !has_line {
+            return NoConnection::NotYet(self.timeout).into();
+        }
+        // A Cluster's other nodes may well have answered.
+        if is_cluster || self.answers.load(Ordering::Relaxed) == answers_before {
+            self.replace(number);
+        }
+        Fault::TimedOut
+    }
+
+    /// The connection, as soon as there is one, and its number.
+    async fn connected(self: &Arc<Self>) -> Result<(Line, u64), NoConnection> {
+        if let Some(connected) = self.link.borrow().connected() {
+            return Ok(connected);
+        }
+        self.connect(RECONNECT_PAUSE);
+        let mut link = self.link.subscribe();
+        match link.wait_for(|link| !link.connecting).await {
+            Ok(link) => link.connected().ok_or_else(|| link.failure.clone().unwrap_or(NoConnection::Abandoned)),
+            Err(_) => Err(NoConnection::Abandoned),
+        }
+    }
+
+    /// Takes another connection in the place of one that still answers.
+    fn replace(self: &Arc<Self>, number: u64) {
+        if self.link.borrow().number == number {
+            self.connect(REPLACE_PAUSE);
+        }
+    }
+
+    fn give_up(&self, number: u64, error: &RedisError) {
+        let given_up = self.link.send_if_modified(|link| {
+            let is_current = link.number == number && link.line.is_some();
+            if is_current {
+                link.line = None;
+                link.failure = Some(NoConnection::Lost(error.clone()));
+            }
+            is_current
+        });
+        if given_up {
+            telemetry::redis_connection_lost(error);
+        }
+    }
+
+    /// Begins an attempt, unless there is one or has been one lately. It is a task of its own: those who wait for it may give up.
+    fn connect(self: &Arc<Self>, pause: Duration) {
+        let now = Instant::now();
+        let begins = self.link.send_if_modified(|link| {
+            let begins = !link.connecting && link.tried.is_none_or(|tried| now - tried >= pause);
+            if begins {
+                (link.connecting, link.tried) = (true, Some(now));
+            }
+            begins
+        });
+        if begins {
+            let attempt = Attempt { lane: self.clone(), taken: None };
+            tokio::spawn(attempt.run());
+        }
+    }
+}
+
+impl Link {
+    fn connected(&self) -> Option<(Line, u64)> {
+        self.line.clone().map(|line| (line, self.number))
+    }
+}
+
+/// Tells the lane how it ended, even if its runtime ends first.
+struct Attempt {
+    lane: Arc<Lane>,
+    taken: Option<Result<Line, NoConnection>>,
+}
+
+impl Attempt {
+    async fn run(mut self) {
+        let Lane { pool, timeout: usual, link, .. } = &*self.lane;
+        if link.borrow().number > 0 {
+            pool.drop_idle();
+        }
+        let longest = LONGEST_ATTEMPT.max(*usual);
+        self.taken = Some(match timeout(longest, pool.take()).await {
+            Ok(Ok(line)) => Ok(patient(line, *usual)),
+            Ok(Err(error)) => Err(NoConnection::Refused(Arc::new(error))),
+            Err(_) => Err(NoConnection::NotYet(longest)),
+        });
+    }
+}
+
+impl Drop for Attempt {
+    fn drop(&mut self) {
+        let taken = self.taken.take().unwrap_or(Err(NoConnection::Abandoned));
+        self.lane.link.send_modify(|link| {
+            link.connecting = false;
+            match taken {
+                Ok(line) => (link.line, link.number, link.failure) = (Some(line), link.number + 1, None),
+                Err(why) => link.failure = Some(why),
+            }
+        });
+    }
+}
+
+/// Half a second is what the client waits for a reply unless told otherwise; here it is the lane's timeout that decides.
+fn patient(mut line: Line, usual: Duration) -> Line {
+    if let Line::Node(node) = &mut line {
+        node.set_response_timeout(usual.saturating_add(Duration::from_secs(1)));
+    }
+    line
+}
+
+async fn send(line: &mut Line, command: &Cmd, then: Option<&Cmd>) -> RedisResult<Replies> {
+    let Some(then) = then else {
+        return Ok((command.query_async(line).await?, None));
+    };
+    let mut pipeline = redis::pipe();
+    pipeline.add_command(command.clone()).add_command(then.clone());
+    let replies: [Value; 2] = line
+        .req_packed_commands(&pipeline, 0, 2)
+        .await?
+        .try_into()
+        .map_err(|_| (ErrorKind::UnexpectedReturnType, "two commands were not answered with two replies"))?;
+    let [reply, then] = replies;
+    Ok((reply.extract_error()?, Some(then.extract_error()?)))
+}

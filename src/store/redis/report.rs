@@ -1,0 +1,167 @@
+use std::collections::HashMap;
+
+/// What [`RedisStore::check`](super::RedisStore::check) found.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct RedisReport {
+    /// The server, or every primary of a Cluster.
+    pub nodes: Vec<RedisNode>,
+    /// Whether events are claimed by a script, since the server is older than Redis 7.
+    pub claims_by_script: bool,
+    /// What makes the server forget claims, and what to do about it. Empty, if nothing was found.
+    pub warnings: Vec<String>,
+}
+
+/// What one server says of itself. What it does not tell is `None`; managed ones often hide their configuration.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct RedisNode {
+    /// Where it is, on a Cluster.
+    pub address: Option<String>,
+    /// The version of Redis that it is compatible with.
+    pub version: Option<String>,
+    /// Whether it takes writes.
+    pub is_primary: Option<bool>,
+    /// How many replicas are connected to it.
+    pub replicas: Option<u32>,
+    /// What is dropped when memory runs out: `maxmemory-policy`.
+    pub eviction: Option<String>,
+    /// Whether every write goes to the append-only file.
+    pub append_only: Option<bool>,
+    /// How often that file is brought to disk: `appendfsync`.
+    pub fsync: Option<String>,
+    /// When the whole is written to disk: `save`. Empty for never.
+    pub snapshots: Option<String>,
+}
+
+impl RedisNode {
+    /// Reads the replies to `INFO` and `CONFIG GET`, as far as they came.
+    pub(super) fn read(address: Option<String>, info: &str, config: &HashMap<String, String>) -> Self {
+        let info: HashMap<_, _> = info.lines().filter_map(|line| line.split_once(':')).collect();
+        let told = |name: &str| info.get(name).map(|value| value.trim().to_owned());
+        let set = |name: &str| config.get(name).cloned();
+        Self {
+            address,
+            version: told("redis_version"),
+            is_primary: told("role").map(|role| role == "master"),
+            replicas: told("connected_slaves").and_then(|count| count.parse().ok()),
+            eviction: set("maxmemory-policy").or_else(|| told("maxmemory_policy")),
+            append_only: set("appendonly")
+                .map(|set| set == "yes")
+                .or_else(|| told("aof_enabled").map(|enabled| enabled == "1")),
+            fsync: set("appendfsync"),
+            snapshots: set("save"),
+        }
+    }
+
+    /// What this server's configuration costs, in words to act on.
+    pub(super) fn warnings(&self, replicas_wanted: u32) -> Vec<String> {
+        let found = [self.of_role(), self.of_eviction(), self.of_persistence(), self.of_replicas(replicas_wanted)];
+        let place = self.address.as_ref().map_or_else(String::new, |address| format!("{address}: "));
+        found.into_iter().flatten().map(|warning| place.clone() + &warning).collect()
+    }
+
+    fn of_role(&self) -> Option<String> {
+        (self.is_primary == Some(false))
+            .then(|| "the server is a replica and refuses every claim: connect to the primary".to_owned())
+    }
+
+    fn of_eviction(&self) -> Option<String> {
+        match self.eviction.as_deref() {
+            Some("noeviction") => None,
+            Some(policy) => Some(format!(
+                "maxmemory-policy is {policy}: when memory runs out, claims and records are dropped silently and events \
+                 run again; set it to noeviction"
+            )),
+            None => Some("the server does not tell its maxmemory-policy: make sure that it is noeviction".to_owned()),
+        }
+    }
+
+    fn of_persistence(&self) -> Option<String> {
+        let snapshots = self.snapshots.as_deref().is_some_and(|save| !save.is_empty());
+        match (self.append_only, self.fsync.as_deref()) {
+            (Some(true), Some("no")) => Some(
+                "appendfsync is no: a crash of the machine forgets what it had not written to disk by itself, up to half a \
+                 minute; set it to everysec or always"
+                    .to_owned(),
+            ),
+            (Some(true), _) => None,
+            (Some(false), _) if snapshots => Some(
+                "appendonly is no: a restart forgets every claim and record since the last snapshot, and these events run \
+                 again if they are sent again; set it to yes"
+                    .to_owned(),
+            ),
+            (Some(false), _) => Some(
+                "appendonly is no: a restart forgets every claim and record, and events run again if they are sent again; \
+                 set it to yes"
+                    .to_owned(),
+            ),
+            (None, _) => Some("the server does not tell whether it keeps an append-only file: make sure of it".to_owned()),
+        }
+    }
+
+    fn of_replicas(&self, wanted: u32) -> Option<String> {
+        let connected = self.replicas.filter(|connected| *connected < wanted)?;
+        Some(format!(
+            "{wanted} replicas are to confirm every claim, and {connected} are connected: every delivery is refused until \
+             there are as many"
+        ))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const INFO: &str = "# Server\r\nredis_version:7.0.15\r\n# Memory\r\nmaxmemory_policy:allkeys-lru\r\n\
+                        # Persistence\r\naof_enabled:1\r\n# Replication\r\nrole:slave\r\nconnected_slaves:2\r\n";
+
+    #[test]
+    fn what_the_configuration_hides_is_read_from_the_information() {
+        let node = RedisNode::read(None, INFO, &HashMap::new());
+        let expected = RedisNode {
+            address: None,
+            version: Some("7.0.15".to_owned()),
+            is_primary: Some(false),
+            replicas: Some(2),
+            eviction: Some("allkeys-lru".to_owned()),
+            append_only: Some(true),
+            fsync: None,
+            snapshots: None,
+        };
+        assert_eq!(node, expected);
+        let warnings = node.warnings(3);
+        assert_eq!(warnings.len(), 3);
+        for (warning, word) in warnings.iter().zip(["replica", "allkeys-lru", "3 replicas"]) {
+            assert!(warning.contains(word), "{warning}");
+        }
+    }
+
+    #[test]
+    fn a_server_that_tells_nothing_is_no_good_news() {
+        let node = RedisNode::read(Some("10.0.0.1:6379".to_owned()), "", &HashMap::new());
+        let warnings = node.warnings(0);
+        assert_eq!(warnings.len(), 2);
+        assert!(warnings.iter().all(|warning| warning.starts_with("10.0.0.1:6379: ")));
+    }
+
+    #[test]
+    fn a_careful_configuration_is_not_warned_about() {
+        let config =
+            [("maxmemory-policy", "noeviction"), ("appendonly", "yes"), ("appendfsync", "everysec"), ("save", "")];
+        let config = config.map(|(name, value)| (name.to_owned(), value.to_owned())).into();
+        let node = RedisNode::read(None, "role:master\r\nconnected_slaves:1", &config);
+        assert_eq!(node.warnings(1), Vec::<String>::new());
+    }
+
+    #[test]
+    fn a_file_that_is_never_synced_is_warned_about() {
+        let node = RedisNode {
+            eviction: Some("noeviction".to_owned()),
+            append_only: Some(true),
+            fsync: Some("no".to_owned()),
+            ..RedisNode::default()
+        };
+        assert!(node.warnings(0)[0].contains("appendfsync"));
+    }
+}

@@ -87,6 +87,12 @@ impl<S: Store> Bench<S> {
         self.verify("complete", caller, self.answered("complete", came), expected);
     }
 
+    /// Completes a claim that was for a body with this fingerprint.
+    pub(super) async fn completes_body(&self, body: Fingerprint, caller: Caller, expected: Hold) {
+        let came = self.store.complete(&self.request(LONG, caller, body), &Completion::succeeded("200 OK", LONG)).await;
+        self.verify("complete", caller, self.answered("complete", came), expected);
+    }
+
     pub(super) async fn releases(&self, caller: Caller, expected: Hold) {
         let came = self.store.release(&self.key, caller.token()).await;
         self.verify("release", caller, self.answered("release", came), expected);

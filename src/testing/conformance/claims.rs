@@ -99,7 +99,7 @@ pub async fn other_body_is_noticed_when_completed(harness: &impl Harness) {
     let event = Bench::new("other_body_is_noticed_when_completed", harness).await;
     let [one, other] = bodies(&event);
     event.claims_body(one, First, FRESH).await;
-    event.completes(First, Hold::Held).await;
+    event.completes_body(one, First, Hold::Held).await;
     event.claims_body(one, Second, COMPLETED).await;
     event.claims_body(other, Second, Claim::Completed { same_body: false }).await;
 }

@@ -24,6 +24,7 @@ pub mod faulty;
 pub mod logs;
 pub mod process;
 pub mod proxy;
+pub mod redis_server;
 pub mod rig;
 pub mod socket;
 

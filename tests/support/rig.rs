@@ -110,7 +110,7 @@ struct Shared {
 }
 
 impl Handler {
-    fn new() -> Self {
+    pub fn new() -> Self {
         let shared = Shared {
             started: watch::Sender::default(),
             finished: watch::Sender::default(),

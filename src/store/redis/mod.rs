@@ -27,8 +27,8 @@
 //! **Redis forgets.** An event that it forgets runs again when it is sent again:
 //!
 //! - *Without an append-only file* a restart forgets everything, or everything since the last snapshot.
-//! - *With `appendfsync everysec`*, the usual setting, a crash of the machine forgets the last second. A crash of Redis alone
-//!   does not. `appendfsync always` forgets nothing, and is slower.
+//! - *With `appendfsync everysec`*, the usual setting, a crash forgets the last second or two, not only one of the machine:
+//!   while the disk is busy, Redis answers before it has written. `appendfsync always` forgets nothing, and is slower.
 //! - *A failover* of Sentinel or Cluster forgets what had not reached the replica that is promoted.
 //!   [`replicas`](RedisStoreBuilder::replicas) makes that unlikely, and cannot rule it out.
 //! - *Eviction* drops claims silently when memory runs out, under every `maxmemory-policy` but `noeviction`: all of them have

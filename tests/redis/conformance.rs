@@ -1,0 +1,44 @@
+//! The contract of every store, on Redis.
+
+use tokio::task::JoinSet;
+use tower_webhook::testing::conformance;
+
+use crate::harness::{Shifting, cluster_pool, pool, pool_of};
+use crate::old_server::OldServer;
+use crate::support::redis_server::{RedisCluster, RedisServer};
+
+#[tokio::test(flavor = "multi_thread")]
+async fn one_server_conforms() {
+    let servers = [RedisServer::start()];
+    conformance::run(&Shifting::new(pool(&servers[0]), &servers, "one").await).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn old_server_conforms_by_script() {
+    let old = OldServer::start().await;
+    let (pool, servers) = (pool_of(&old.url()), std::slice::from_ref(&old.server));
+    conformance::run(&Shifting::new(pool, servers, "old").await).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn cluster_conforms() {
+    let cluster = RedisCluster::start();
+    conformance::run(&Shifting::new(cluster_pool(&cluster), &cluster.nodes[..3], "cluster").await).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn ten_thousand_random_sequences_agree_with_the_model() {
+    const TASKS: u64 = 100;
+    let servers = [RedisServer::start()];
+    let harness = Shifting::new(pool(&servers[0]), &servers, "model").await;
+    let seed = u64::from(std::process::id());
+    println!("seeds {seed} to {}", seed + TASKS - 1);
+    let mut tasks = JoinSet::new();
+    for task in 0..TASKS {
+        let own = harness.another(&format!("model{task}"));
+        tasks.spawn(async move { conformance::model(&own, seed + task, 100).await });
+    }
+    while let Some(ended) = tasks.join_next().await {
+        ended.expect("no difference");
+    }
+}

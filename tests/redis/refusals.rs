@@ -1,0 +1,126 @@
+//! Rows 29 to 31: the server answers, and refuses.
+
+use std::time::Duration;
+
+use tower_webhook::Outcome;
+use tower_webhook::store::{ClaimRequest, ClaimToken, Store, StoreErrorKind};
+
+use crate::receiver::{Receiver, assert_unavailable, key};
+use crate::support::redis_server::RedisServer;
+
+const LEASE: Duration = Duration::from_secs(30);
+
+/// A claim is refused with an error that keeps the server's own word for it.
+async fn assert_refused(receiver: &Receiver, word: &str) {
+    let event = key("evt_refused");
+    let claim = receiver.store.claim(&ClaimRequest::new(&event, ClaimToken::random(), LEASE)).await;
+    let error = claim.expect_err("a refusal");
+    assert_eq!(error.kind(), StoreErrorKind::Unavailable);
+    let source = std::error::Error::source(&error).expect("a source").to_string();
+    assert!(source.contains(word), "{source}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn row_29_server_out_of_memory_is_a_503() {
+    let server = RedisServer::start();
+    let receiver = Receiver::on(&server);
+    assert_eq!(receiver.deliver("evt_0").await.outcome, Some(Outcome::Completed));
+    receiver.handler.hold();
+    let running = receiver.spawn("evt_2");
+    receiver.handler.started(2).await;
+    server.command(&["CONFIG", "SET", "maxmemory", "1"]);
+    assert_refused(&receiver, "OOM").await;
+    assert_unavailable(&receiver.deliver("evt_1").await);
+    assert_eq!(receiver.deliver("evt_0").await.rejection(), None, "what is known needs no memory");
+    receiver.handler.go();
+    assert_eq!(running.await.expect("no panic").outcome, Some(Outcome::CompletionPending));
+    receiver.handler.hold_no_more();
+    server.command(&["CONFIG", "SET", "maxmemory", "0"]);
+    receiver.settled().await;
+    assert_eq!(receiver.deliver("evt_2").await.outcome, Some(Outcome::Duplicate));
+    assert_eq!(receiver.deliver("evt_1").await.outcome, Some(Outcome::Completed));
+    assert_eq!(receiver.handler.runs(), 3);
+    receiver.check(&server);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn row_30_scripts_flushed_under_traffic_cost_nothing() {
+    let server = RedisServer::start();
+    let receiver = Receiver::on(&server);
+    let deliveries: Vec<_> = (0..300).map(|n| receiver.spawn(&format!("evt_{}", n % 100))).collect();
+    for _ in 0..50 {
+        server.command(&["SCRIPT", "FLUSH"]);
+    }
+    for delivery in deliveries {
+        delivery.await.expect("no panic");
+    }
+    server.command(&["SCRIPT", "FLUSH"]);
+    for n in 0..100 {
+        assert_eq!(receiver.deliver_until_acknowledged(&format!("evt_{n}")).await.outcome, Some(Outcome::Duplicate));
+    }
+    assert_eq!((receiver.handler.runs(), server.keys().len()), (100, 100));
+    receiver.check(&server);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn row_31_busy_server_is_a_503() {
+    let server = RedisServer::with(&["--busy-reply-threshold", "50"]);
+    let receiver = Receiver::on(&server);
+    receiver.store.check().await.expect("a server that works");
+    std::thread::scope(|scope| {
+        let busy = scope.spawn(|| server.command(&["EVAL", "while true do end", "0"]));
+        server.wait_until(&["PING"], "BUSY");
+        let runtime = tokio::runtime::Handle::current();
+        tokio::task::block_in_place(|| {
+            runtime.block_on(async {
+                assert_refused(&receiver, "BUSY").await;
+                assert_unavailable(&receiver.deliver("evt_1").await);
+            });
+        });
+        server.wait_until(&["SCRIPT", "KILL"], "OK");
+        busy.join().expect("no panic");
+    });
+    assert_eq!(receiver.deliver_until_acknowledged("evt_1").await.outcome, Some(Outcome::Completed));
+    assert_eq!(receiver.handler.runs(), 1);
+    receiver.settled().await;
+    receiver.check(&server);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn row_31_loading_server_is_a_503() {
+    let mut server = RedisServer::with(&["--appendonly", "yes", "--appendfsync", "always"]);
+    let receiver = Receiver::on(&server);
+    assert_eq!(receiver.deliver("evt_0").await.outcome, Some(Outcome::Completed));
+    server.command(&["EVAL", "for n = 1, 3000 do redis.call('SET', 'filler' .. n, n, 'PX', 60000) end", "0"]);
+    server.command(&["CONFIG", "SET", "aof-use-rdb-preamble", "no"]);
+    server.kill();
+    server.slow_down_loading();
+    server.revive();
+    server.wait_until(&["GET", "filler1"], "LOADING");
+    assert_refused(&receiver, "LOADING").await;
+    assert_unavailable(&receiver.deliver("evt_1").await);
+    assert_eq!(receiver.deliver_until_acknowledged("evt_0").await.outcome, Some(Outcome::Duplicate));
+    assert_eq!(receiver.deliver_until_acknowledged("evt_1").await.outcome, Some(Outcome::Completed));
+    assert_eq!(receiver.handler.runs(), 2);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn row_31_sleeping_server_is_a_503_and_then_as_before() {
+    let server = RedisServer::start();
+    let receiver = Receiver::on(&server);
+    receiver.store.check().await.expect("a server that works");
+    std::thread::scope(|scope| {
+        let sleeping = scope.spawn(|| server.command(&["DEBUG", "SLEEP", "4"]));
+        let runtime = tokio::runtime::Handle::current();
+        tokio::task::block_in_place(|| {
+            runtime.block_on(async {
+                // It may not have fallen asleep yet.
+                while receiver.deliver("evt_0").await.status.is_success() {}
+            });
+        });
+        sleeping.join().expect("no panic");
+    });
+    assert_eq!(receiver.deliver_until_acknowledged("evt_1").await.outcome, Some(Outcome::Completed));
+    receiver.settled().await;
+    receiver.check(&server);
+}

@@ -100,12 +100,13 @@ impl RedisServer {
 
     /// Starts it again after [`RedisServer::kill`], where it was and with what it had written.
     pub fn restart(&mut self) {
-        self.revive();
+        self.revive(&[]);
         assert!(self.is_up(), "the server did not come back on port {}", self.port);
     }
 
-    /// As [`RedisServer::restart`], without waiting until it answers.
-    pub fn revive(&mut self) {
+    /// As [`RedisServer::restart`], with further options, and without waiting until it answers.
+    pub fn revive(&mut self, options: &[&str]) {
+        self.arguments.extend(options.iter().map(|option| (*option).to_owned()));
         self.child = spawn(self.port, &self.directory, &self.arguments);
     }
 

@@ -5,7 +5,7 @@ use std::time::Duration;
 use deadpool_redis::redis::aio::ConnectionLike;
 use deadpool_redis::redis::{self, Cmd, ErrorKind, RedisError, RedisResult, Value};
 use tokio::sync::watch;
-use tokio::time::{Instant, timeout};
+use tokio::time::{Instant, sleep_until, timeout};
 
 use super::RedisPool;
 use super::fault::{Fault, NoConnection, is_demoted};
@@ -124,7 +124,7 @@ impl Lane {
         if let Some(connected) = self.link.borrow().connected() {
             return Ok(connected);
         }
-        self.connect(RECONNECT_PAUSE);
+        self.reconnect();
         let mut link = self.link.subscribe();
         match link.wait_for(|link| !link.connecting).await {
             Ok(link) => link.connected().ok_or_else(|| link.failure.clone().unwrap_or(NoConnection::Abandoned)),
@@ -132,10 +132,34 @@ impl Lane {
         }
     }
 
-    /// Takes another connection in the place of one that still answers.
+    /// Takes a connection where there is none, after a pause if the last attempt was only just now.
+    fn reconnect(self: &Arc<Self>) {
+        self.attempt(|link, now| {
+            let next = link.tried.map_or(now, |tried| tried + RECONNECT_PAUSE);
+            link.line.is_none().then_some(next.max(now))
+        });
+    }
+
+    /// Takes another connection in the place of one that still answers, unless that was tried only just now.
     fn replace(self: &Arc<Self>, number: u64) {
-        if self.link.borrow().number == number {
-            self.connect(REPLACE_PAUSE);
+        self.attempt(|link, now| {
+            let is_due = link.tried.is_none_or(|tried| now - tried >= REPLACE_PAUSE);
+            (link.number == number && is_due).then_some(now)
+        });
+    }
+
+    /// Begins an attempt at the time that `when` says, unless there is one. It is a task of its own: those who wait for it may
+    /// give up.
+    fn attempt(self: &Arc<Self>, when: impl FnOnce(&Link, Instant) -> Option<Instant>) {
+        let mut begin = None;
+        self.link.send_if_modified(|link| {
+            begin = if link.connecting { None } else { when(link, Instant::now()) };
+            link.connecting |= begin.is_some();
+            link.tried = begin.or(link.tried);
+            begin.is_some()
+        });
+        if let Some(begin) = begin {
+            tokio::spawn(Attempt { lane: self.clone(), taken: None }.run(begin));
         }
     }
 
@@ -150,22 +174,6 @@ impl Lane {
         });
         if given_up {
             telemetry::redis_connection_lost(error);
-        }
-    }
-
-    /// Begins an attempt, unless there is one or has been one lately. It is a task of its own: those who wait for it may give up.
-    fn connect(self: &Arc<Self>, pause: Duration) {
-        let now = Instant::now();
-        let begins = self.link.send_if_modified(|link| {
-            let begins = !link.connecting && link.tried.is_none_or(|tried| now - tried >= pause);
-            if begins {
-                (link.connecting, link.tried) = (true, Some(now));
-            }
-            begins
-        });
-        if begins {
-            let attempt = Attempt { lane: self.clone(), taken: None };
-            tokio::spawn(attempt.run());
         }
     }
 }
@@ -183,7 +191,8 @@ struct Attempt {
 }
 
 impl Attempt {
-    async fn run(mut self) {
+    async fn run(mut self, begin: Instant) {
+        sleep_until(begin).await;
         let Lane { pool, timeout: usual, link, .. } = &*self.lane;
         if link.borrow().number > 0 {
             pool.drop_idle();

@@ -1,5 +1,7 @@
 //! Row 28: what the check at start-up finds.
 
+use std::time::Duration;
+
 use tower_webhook::store::{RedisStore, StoreErrorKind};
 
 use crate::harness::{cluster_pool, pool, pool_of};
@@ -40,8 +42,8 @@ async fn missing_persistence_is_warned_about() {
 async fn too_few_replicas_are_warned_about() {
     let primary = RedisServer::with(&DURABLE);
     let _replica = RedisServer::replica_of(&primary);
-    primary.wait_until(&["INFO", "replication"], "state=online");
-    let enough = RedisStore::builder(pool(&primary)).replicas(1).build().check().await.expect("a report");
+    let patient = RedisStore::builder(pool(&primary)).replicas(1).replica_timeout(Duration::from_secs(30)).build();
+    let enough = patient.check().await.expect("a report");
     assert_eq!((enough.nodes[0].replicas, enough.warnings.len()), (Some(1), 0), "{enough:?}");
     let error =
         RedisStore::builder(pool(&primary)).replicas(2).build().check().await.expect_err("no claim would succeed");

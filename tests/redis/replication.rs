@@ -11,8 +11,13 @@ use crate::receiver::{Receiver, assert_unavailable, key};
 use crate::support::checker::Ledger;
 use crate::support::redis_server::RedisServer;
 
-fn waiting(server: &RedisServer) -> Receiver {
-    Receiver::over(RedisStore::builder(pool(server)).replicas(1).build(), Ledger::default())
+/// A receiver that waits for a replica, and has done so.
+async fn waiting(server: &RedisServer) -> Receiver {
+    let store = RedisStore::builder(pool(server)).replicas(1).replica_timeout(Duration::from_secs(1)).build();
+    let receiver = Receiver::over(store, Ledger::default());
+    receiver.deliver_until_acknowledged("evt_0").await;
+    receiver.settled().await;
+    receiver
 }
 
 /// Kills the primary, promotes the replica, and gives a receiver on it that keeps the same books.
@@ -33,10 +38,11 @@ fn cut_off(primary: &RedisServer, replica: &RedisServer) {
 async fn row_26_confirmed_event_survives_the_failover() {
     let mut primary = RedisServer::start();
     let replica = RedisServer::replica_of(&primary);
-    let receiver = waiting(&primary);
-    for n in 0..20 {
-        assert_eq!(receiver.deliver(&format!("evt_{n}")).await.outcome, Some(Outcome::Completed));
+    let receiver = waiting(&primary).await;
+    for n in 1..20 {
+        receiver.deliver_until_acknowledged(&format!("evt_{n}")).await;
     }
+    receiver.settled().await;
     let after = fail_over(&mut primary, &replica, &receiver);
     for n in 0..20 {
         assert_eq!(after.deliver(&format!("evt_{n}")).await.outcome, Some(Outcome::Duplicate));
@@ -48,8 +54,7 @@ async fn row_26_confirmed_event_survives_the_failover() {
 async fn row_26_unconfirmed_claim_is_a_503_and_runs_after_the_failover() {
     let mut primary = RedisServer::start();
     let replica = RedisServer::replica_of(&primary);
-    let receiver = waiting(&primary);
-    receiver.deliver("evt_0").await;
+    let receiver = waiting(&primary).await;
     cut_off(&primary, &replica);
     assert_unavailable(&receiver.deliver("evt_1").await);
     receiver.settled().await;
@@ -76,10 +81,10 @@ async fn row_26_event_that_no_replica_was_waited_for_runs_again() {
 async fn row_26_unconfirmed_completion_is_repeated_until_it_is_confirmed() {
     let primary = RedisServer::start();
     let replica = RedisServer::replica_of(&primary);
-    let receiver = waiting(&primary);
+    let receiver = waiting(&primary).await;
     receiver.handler.hold();
     let first = receiver.spawn("evt_1");
-    receiver.handler.started(1).await;
+    receiver.handler.started(2).await;
     replica.freeze();
     receiver.handler.go();
     let answer = first.await.expect("no panic");
@@ -87,7 +92,7 @@ async fn row_26_unconfirmed_completion_is_repeated_until_it_is_confirmed() {
     assert_eq!(receiver.layer.drain_handle().running(), 1);
     replica.thaw();
     receiver.settled().await;
-    replica.wait_until(&["DBSIZE"], "1");
+    replica.wait_until(&["DBSIZE"], "2");
     assert_eq!(receiver.deliver("evt_1").await.outcome, Some(Outcome::Duplicate));
     receiver.check(&primary);
 }

@@ -28,14 +28,15 @@ impl RedisServer {
     /// As [`RedisServer::start`], with further options, `--name` and value in turn.
     pub fn with(options: &[&str]) -> Self {
         let usual = ["--save", "", "--appendonly", "no", "--enable-debug-command", "local"];
-        let usual = usual.iter().chain(options).map(|option| (*option).to_owned()).collect();
-        Self::launch(usual, &temporary_directory())
+        let usual: Vec<_> = usual.iter().chain(options).map(|option| (*option).to_owned()).collect();
+        Self::launch(&usual, &temporary_directory())
     }
 
     /// A replica, once it has everything.
     pub fn replica_of(primary: &Self) -> Self {
         let replica = Self::with(&["--replicaof", &format!("127.0.0.1 {}", primary.port)]);
         replica.wait_until(&["INFO", "replication"], "master_link_status:up");
+        primary.wait_until(&["INFO", "replication"], "state=online");
         replica
     }
 
@@ -46,7 +47,7 @@ impl RedisServer {
         let terms = "sentinel down-after-milliseconds primary 500\nsentinel failover-timeout primary 5000\n";
         let file = directory.join("sentinel.conf");
         fs::write(&file, monitor + terms).expect("a writable directory");
-        let sentinel = Self::launch(vec![file.display().to_string(), "--sentinel".to_owned()], &directory);
+        let sentinel = Self::launch(&[file.display().to_string(), "--sentinel".to_owned()], &directory);
         sentinel.wait_until(&["SENTINEL", "MASTERS"], "num-slaves\n1\n");
         sentinel
     }
@@ -110,11 +111,11 @@ impl RedisServer {
         self.child = spawn(self.port, &self.directory, &self.arguments);
     }
 
-    fn launch(arguments: Vec<String>, directory: &Path) -> Self {
+    fn launch(arguments: &[String], directory: &Path) -> Self {
         loop {
             let port = free_port();
-            let child = spawn(port, directory, &arguments);
-            let mut server = Self { child, port, directory: directory.to_owned(), arguments: arguments.clone() };
+            let child = spawn(port, directory, arguments);
+            let mut server = Self { child, port, directory: directory.to_owned(), arguments: arguments.to_owned() };
             if server.is_up() {
                 return server;
             }

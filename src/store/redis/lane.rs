@@ -26,7 +26,7 @@ pub(super) type Replies = (Value, Option<Value>);
 
 /// A connection that is shared, and replaced when it breaks.
 ///
-/// What is sent along a lane is carried out in that order, except across a replacement.
+/// What is sent along a lane is carried out in that order, except across a replacement or a redirection in a Cluster.
 pub(super) struct Lane {
     pool: RedisPool,
     timeout: Duration,

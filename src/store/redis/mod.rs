@@ -49,7 +49,7 @@
 //!
 //! One string per event, under the [prefix](RedisStoreBuilder::prefix) and the [key](crate::EventKey): `r`, `c` or `f` for running,
 //! completed or failed, the token, the fingerprint of the body, and the event's type or how it ended. Its time to live is the lease
-//! or the retention. About 200 bytes per event in all, with ids of 30.
+//! or the retention. An event with an id of 30 bytes takes about 225 in all.
 //!
 //! Events are claimed with `SET … NX GET PX`. Redis 6 does not take `NX` and `GET` together; there a script does the same.
 

@@ -66,7 +66,7 @@ impl Store for RedisStore {
     }
 
     async fn renew(&self, claim: &ClaimRequest<'_>) -> Result<Hold, StoreError> {
-        let answer = self.shared.put(Way::Shared, claim, &record::running(claim), claim.lease).await?;
+        let answer = self.shared.put(Way::InOrder, claim, &record::running(claim), claim.lease).await?;
         Ok(if answer.found.is_none() { Hold::Held } else { Hold::Lost })
     }
 
@@ -99,11 +99,14 @@ impl fmt::Debug for RedisStore {
     }
 }
 
-/// Which connections a command goes by.
-#[derive(Clone, Copy)]
+/// How a command is sent.
+#[derive(Clone, Copy, PartialEq, Eq)]
 enum Way {
     Shared,
-    /// One where replicas can be waited for, if any are to be.
+    /// By the same connections, in one step: a renewal that has to be repeated, because the server does not have its script,
+    /// would be behind a release that was sent meanwhile, and bring the claim back.
+    InOrder,
+    /// By connections where replicas can be waited for, if any are to be.
     Replicated,
 }
 
@@ -143,6 +146,9 @@ impl Shared {
     }
 
     async fn run(&self, way: Way, call: &Call<'_>) -> Result<Answer, Fault> {
+        if way == Way::InOrder {
+            return self.ask(way, call.key, &call.in_full()).await;
+        }
         match self.ask(way, call.key, &call.by_hash()).await {
             Err(fault) if fault.is_no_script() => self.ask(way, call.key, &call.in_full()).await,
             answer => answer,

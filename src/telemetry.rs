@@ -192,6 +192,21 @@ mod traced {
         tracing::warn!(target: "tower_webhook", warning, "Redis is not configured for claims");
     }
 
+    #[cfg_attr(not(feature = "postgres"), expect(dead_code))]
+    pub(crate) fn batch_retried(connection: &str) {
+        tracing::debug!(target: "tower_webhook", connection, "a batch of the Postgres store is asked again");
+    }
+
+    #[cfg_attr(not(feature = "postgres"), expect(dead_code))]
+    pub(crate) fn purged(rows: u64) {
+        tracing::debug!(target: "tower_webhook", rows, "expired events were deleted");
+    }
+
+    #[cfg_attr(not(feature = "postgres"), expect(dead_code))]
+    pub(crate) fn purge_failed(error: &StoreError) {
+        tracing::warn!(target: "tower_webhook", error = with_causes(error), "expired events could not be deleted");
+    }
+
     pub(crate) fn lookup_failed(tenant: &str, error: &(dyn Error + 'static)) {
         tracing::warn!(target: "tower_webhook", tenant, error = with_causes(error), "a tenant's secrets could not be looked up");
     }
@@ -246,6 +261,12 @@ mod silent {
     pub(crate) fn redis_claims_by_script() {}
     #[cfg(feature = "redis")]
     pub(crate) fn redis_warned(_: &str) {}
+    #[cfg_attr(not(feature = "postgres"), expect(dead_code))]
+    pub(crate) fn batch_retried(_: &str) {}
+    #[cfg_attr(not(feature = "postgres"), expect(dead_code))]
+    pub(crate) fn purged(_: u64) {}
+    #[cfg_attr(not(feature = "postgres"), expect(dead_code))]
+    pub(crate) fn purge_failed(_: &StoreError) {}
     pub(crate) fn lookup_failed(_: &str, _: &(dyn Error + 'static)) {}
     pub(crate) fn retention_too_short(_: Duration, _: Duration) {}
 }

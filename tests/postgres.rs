@@ -1,4 +1,6 @@
-//! Stub.
-
-#[test]
-fn stub() {}
+//! x
+#[path = "postgres/bed.rs"]
+mod bed;
+#[path = "postgres/conformance.rs"]
+mod conformance;
+mod support;

@@ -47,6 +47,8 @@ mod verbs;
 
 #[cfg(feature = "redis")]
 pub use self::redis::{RedisStore, RedisStoreBuilder};
+#[cfg(feature = "postgres")]
+pub use self::postgres::{PostgresStore, PostgresStoreBuilder};
 pub use self::{
     breaker::BreakerStore,
     claim::{Claim, ClaimRequest, Completion, Fingerprint, Hold},

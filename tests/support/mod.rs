@@ -23,6 +23,8 @@ pub mod checker;
 pub mod faulty;
 pub mod logs;
 pub mod process;
+#[cfg(feature = "postgres")]
+pub mod postgres_server;
 pub mod proxy;
 pub mod redis_server;
 pub mod rig;

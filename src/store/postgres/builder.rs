@@ -1,0 +1,114 @@
+use std::fmt;
+use std::time::Duration;
+
+use sqlx::PgPool;
+
+use super::PostgresStore;
+use super::schema::Statements;
+use super::table::TableName;
+use crate::error::{ConfigError, ConfigErrorKind};
+
+/// Configures a [`PostgresStore`].
+///
+/// ```no_run
+/// use std::time::Duration;
+/// use tower_webhook::store::PostgresStore;
+///
+/// # fn example(pool: sqlx::PgPool) -> Result<(), tower_webhook::ConfigError> {
+/// let store = PostgresStore::builder(pool)
+///     .table("webhooks.events")?
+///     .deadline(Duration::from_secs(1))?
+///     .purge_every(Duration::from_secs(600))?
+///     .build();
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Clone)]
+#[must_use = "a builder does nothing until it is built"]
+pub struct PostgresStoreBuilder {
+    pool: PgPool,
+    table: TableName,
+    deadline: Duration,
+    purge_every: Option<Duration>,
+}
+
+impl PostgresStoreBuilder {
+    pub(super) fn new(pool: PgPool) -> Self {
+        Self {
+            pool,
+            table: TableName::default(),
+            deadline: Duration::from_millis(1_500),
+            purge_every: Some(Duration::from_secs(60)),
+        }
+    }
+
+    /// The table, as `table` or `schema.table`; `webhook_events` by default.
+    ///
+    /// Each part is read as in SQL: folded to lower case, unless it is in double quotes, where it can be anything. The schema must
+    /// exist; the table is created by [`PostgresStore::migrate`].
+    ///
+    /// # Errors
+    ///
+    /// If it is no such name, or too long for Postgres.
+    pub fn table(mut self, name: &str) -> Result<Self, ConfigError> {
+        self.table = name.parse()?;
+        Ok(self)
+    }
+
+    /// How long one batch may take, connecting and retrying included; 1.5 seconds by default, which is less than the layer's own
+    /// [claim deadline](crate::WebhookLayer::claim_deadline).
+    ///
+    /// Past it everybody in the batch is told
+    /// [`TimedOut`](crate::store::StoreErrorKind::TimedOut) and the connection is replaced.
+    ///
+    /// # Errors
+    ///
+    /// If it is less than a millisecond.
+    pub fn deadline(mut self, deadline: Duration) -> Result<Self, ConfigError> {
+        self.deadline = at_least_a_millisecond("deadline", deadline)?;
+        Ok(self)
+    }
+
+    /// How often expired rows are deleted, at most; once a minute by default. It is traffic that sets it off, in the background,
+    /// on a connection of the pool.
+    ///
+    /// # Errors
+    ///
+    /// If it is less than a millisecond.
+    pub fn purge_every(mut self, interval: Duration) -> Result<Self, ConfigError> {
+        self.purge_every = Some(at_least_a_millisecond("purge_every", interval)?);
+        Ok(self)
+    }
+
+    /// Expired rows are only deleted by [`PostgresStore::purge`], or by a job of your own.
+    pub fn purge_by_hand(mut self) -> Self {
+        self.purge_every = None;
+        self
+    }
+
+    /// Builds the store. Nothing is connected before it is first asked.
+    #[must_use]
+    pub fn build(self) -> PostgresStore {
+        PostgresStore::from_parts(self.pool, Statements::about(self.table), self.deadline, self.purge_every)
+    }
+}
+
+impl fmt::Debug for PostgresStoreBuilder {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("PostgresStoreBuilder")
+            .field("table", &format_args!("{}", self.table))
+            .field("deadline", &self.deadline)
+            .field("purge_every", &self.purge_every)
+            .finish_non_exhaustive()
+    }
+}
+
+fn at_least_a_millisecond(what: &str, time: Duration) -> Result<Duration, ConfigError> {
+    if time < Duration::from_millis(1) {
+        return Err(ConfigError::new(
+            ConfigErrorKind::Duration,
+            format!("{what}: at least a millisecond, not {time:?}"),
+        ));
+    }
+    Ok(time)
+}

@@ -1,0 +1,111 @@
+use std::error::Error;
+use std::fmt;
+use std::sync::Arc;
+
+use crate::store::{StoreError, StoreErrorKind};
+
+const NO_TABLE: &str =
+    "the table is missing or out of date: call PostgresStore::migrate, or run what PostgresStore::schema_sql says";
+
+/// Why a statement was not answered. Everybody in its batch is told the same.
+#[derive(Clone, Debug)]
+pub(super) struct Fault {
+    pub(super) remedy: Remedy,
+    kind: StoreErrorKind,
+    cause: Option<Cause>,
+}
+
+/// What can be done about it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Remedy {
+    /// Asking again: another transaction was in the way.
+    Again,
+    /// Asking again on another connection.
+    Reconnect,
+    /// Asking for fewer rows: one of them is to blame.
+    Split,
+    /// The same, and it is to blame because another transaction is about to insert it.
+    SplitBlocked,
+    Nothing,
+}
+
+#[derive(Clone, Debug)]
+struct Cause {
+    advice: Option<&'static str>,
+    error: Arc<sqlx::Error>,
+}
+
+impl Fault {
+    pub(super) fn timed_out() -> Self {
+        Self { remedy: Remedy::Nothing, kind: StoreErrorKind::TimedOut, cause: None }
+    }
+
+    /// Whether fewer rows could be answered.
+    pub(super) fn is_of_a_row(&self) -> bool {
+        matches!(self.remedy, Remedy::Split | Remedy::SplitBlocked)
+    }
+}
+
+impl From<sqlx::Error> for Fault {
+    fn from(error: sqlx::Error) -> Self {
+        let (remedy, kind) = match &error {
+            sqlx::Error::Database(database) => of_code(database.code().as_deref().unwrap_or_default()),
+            sqlx::Error::Io(_) | sqlx::Error::Tls(_) | sqlx::Error::Protocol(_) => {
+                (Remedy::Reconnect, StoreErrorKind::Unavailable)
+            }
+            sqlx::Error::PoolTimedOut => (Remedy::Nothing, StoreErrorKind::TimedOut),
+            sqlx::Error::ColumnDecode { .. } | sqlx::Error::Decode(_) => (Remedy::Nothing, StoreErrorKind::Corrupt),
+            _ => (Remedy::Nothing, StoreErrorKind::Unavailable),
+        };
+        let code = error.as_database_error().and_then(|error| error.code());
+        let advice = matches!(code.as_deref(), Some("42P01" | "42703")).then_some(NO_TABLE);
+        Self { remedy, kind, cause: Some(Cause { advice, error: Arc::new(error) }) }
+    }
+}
+
+/// By the SQLSTATE.
+fn of_code(code: &str) -> (Remedy, StoreErrorKind) {
+    let remedy = match code {
+        // Serialization failure, deadlock.
+        "40001" | "40P01" => Remedy::Again,
+        // The lock timeout.
+        "55P03" => Remedy::SplitBlocked,
+        // The statement timeout, or an operator's cancel.
+        "57014" => return (Remedy::Nothing, StoreErrorKind::TimedOut),
+        // The server goes down or is a standby by now; a statement it prepared is gone or out of date.
+        "57P01" | "57P02" | "57P03" | "25006" | "26000" | "0A000" => Remedy::Reconnect,
+        _ if code.starts_with("08") => Remedy::Reconnect,
+        // Data, constraints, limits of the server's.
+        _ if ["22", "23", "54"].iter().any(|class| code.starts_with(class)) => Remedy::Split,
+        _ => Remedy::Nothing,
+    };
+    (remedy, StoreErrorKind::Unavailable)
+}
+
+impl From<Fault> for StoreError {
+    fn from(fault: Fault) -> Self {
+        match (fault.kind, fault.cause) {
+            (StoreErrorKind::Unavailable, Some(cause)) => Self::unavailable(cause),
+            (StoreErrorKind::Corrupt, Some(cause)) => Self::corrupt(cause),
+            (kind, _) => Self::new(kind),
+        }
+    }
+}
+
+impl fmt::Display for Cause {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.advice {
+            Some(advice) => f.write_str(advice),
+            None => self.error.fmt(f),
+        }
+    }
+}
+
+impl Error for Cause {
+    fn source(&self) -> Option<&(dyn Error + 'static)> {
+        match self.advice {
+            Some(_) => Some(&*self.error),
+            None => self.error.source(),
+        }
+    }
+}

@@ -1,0 +1,137 @@
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use sqlx::postgres::{PgArguments, PgRow, Postgres};
+use sqlx::query::Query;
+use sqlx::{AssertSqlSafe, ConnectOptions, PgConnection, PgPool};
+use tokio::time::{Instant, timeout_at};
+
+use super::fault::{Fault, Remedy};
+use crate::telemetry;
+
+/// How often a batch that met another transaction is asked again.
+const RETRIES: usize = 8;
+
+/// What makes every plan the one it is meant to be: by index for each row, whatever the table's size and however old its
+/// statistics, and made once. Isolation above the default would only make batches fail.
+const SETTINGS: &str = "SET plan_cache_mode = force_generic_plan; \
+    SET enable_seqscan = off; SET enable_hashjoin = off; SET enable_mergejoin = off; SET jit = off; \
+    SET default_transaction_isolation = 'read committed'; ";
+
+/// A connection of the store's own, which runs one statement at a time: made when it is needed, kept until it breaks.
+pub(super) struct Lane {
+    name: &'static str,
+    pool: PgPool,
+    settings: String,
+    deadline: Duration,
+    kept: Mutex<Option<PgConnection>>,
+}
+
+/// A statement that asks for many rows at once.
+pub(super) trait Sheet: Sync {
+    type Row: Sync;
+    type Outcome;
+
+    fn query<'q>(&'q self, rows: &'q [Self::Row]) -> Query<'q, Postgres, PgArguments>;
+
+    /// What the statement said of each of `rows`.
+    fn read(&self, rows: &[Self::Row], answer: &[PgRow]) -> Result<Vec<Self::Outcome>, sqlx::Error>;
+}
+
+impl Lane {
+    /// `lock_timeout` ends the wait for another transaction.
+    pub(super) fn new(name: &'static str, pool: PgPool, deadline: Duration, lock_timeout: Duration) -> Self {
+        // The server gives up when this side does, so that nothing takes effect long after its batch was given up.
+        let settings = format!(
+            "{SETTINGS} SET statement_timeout = {}; SET lock_timeout = {}",
+            deadline.as_millis().clamp(1, i32::MAX as u128),
+            lock_timeout.as_millis()
+        );
+        Self { name, pool, settings, deadline, kept: Mutex::new(None) }
+    }
+
+    /// By when a batch that is begun now has to be answered.
+    pub(super) fn until(&self) -> Instant {
+        Instant::now() + self.deadline
+    }
+
+    /// What `sheet` says of every row, in one statement; in several, if that fails because of a row.
+    pub(super) async fn ask<S: Sheet>(
+        &self,
+        sheet: &S,
+        rows: &[S::Row],
+        until: Instant,
+    ) -> Vec<Result<S::Outcome, Fault>> {
+        let mut outcomes = Vec::with_capacity(rows.len());
+        let mut parts = vec![rows];
+        while let Some(part) = parts.pop() {
+            let said = self.ask_part(sheet, part, until).await;
+            match said {
+                Ok(said) => outcomes.extend(said.into_iter().map(Ok)),
+                Err(fault) if fault.is_of_a_row() && part.len() > 1 => {
+                    let (first, second) = part.split_at(part.len() / 2);
+                    parts.extend([second, first]);
+                }
+                Err(fault) => outcomes.extend(part.iter().map(|_| Err(fault.clone()))),
+            }
+        }
+        outcomes
+    }
+
+    async fn ask_part<S: Sheet>(&self, sheet: &S, part: &[S::Row], until: Instant) -> Result<Vec<S::Outcome>, Fault> {
+        if Instant::now() >= until {
+            return Err(Fault::timed_out());
+        }
+        // Past the deadline the connection is dropped: whatever the server still says on it is of no use.
+        let answer =
+            timeout_at(until, self.run(|| sheet.query(part))).await.unwrap_or_else(|_| Err(Fault::timed_out()));
+        Ok(sheet.read(part, &answer?)?)
+    }
+
+    /// Runs a statement, again if that can help. What this store asks is safe to repeat: everything is done by token.
+    async fn run<'q>(&self, query: impl Fn() -> Query<'q, Postgres, PgArguments>) -> Result<Vec<PgRow>, Fault> {
+        let mut retries = 0;
+        loop {
+            let kept = self.kept().take();
+            // One that broke while it was idle must not cost anybody a delivery.
+            let may_be_stale = kept.is_some();
+            let mut connection = match kept {
+                Some(connection) => connection,
+                None => self.connect().await?,
+            };
+            let fault = match query().fetch_all(&mut connection).await {
+                Ok(answer) => {
+                    *self.kept() = Some(connection);
+                    return Ok(answer);
+                }
+                Err(error) => Fault::from(error),
+            };
+            match fault.remedy {
+                Remedy::Reconnect if may_be_stale => {}
+                Remedy::Reconnect => return Err(fault),
+                Remedy::Again if retries < RETRIES => {
+                    retries += 1;
+                    *self.kept() = Some(connection);
+                }
+                _ => {
+                    *self.kept() = Some(connection);
+                    return Err(fault);
+                }
+            }
+            telemetry::batch_retried(self.name);
+        }
+    }
+
+    async fn connect(&self) -> Result<PgConnection, sqlx::Error> {
+        // Asked every time: they may have been replaced, by those with a new password for example.
+        let options = PgPool::connect_options(&self.pool);
+        let options = (*options).clone().application_name(self.name).statement_cache_capacity(8);
+        let mut connection = options.connect().await?;
+        sqlx::raw_sql(AssertSqlSafe(&*self.settings)).execute(&mut connection).await?;
+        Ok(connection)
+    }
+
+    fn kept(&self) -> MutexGuard<'_, Option<PgConnection>> {
+        self.kept.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}

@@ -1,0 +1,68 @@
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+use sqlx::{AssertSqlSafe, PgPool};
+use tokio::time::timeout;
+
+use super::fault::Fault;
+use crate::store::StoreError;
+use crate::telemetry;
+
+/// How many rows one statement deletes: few enough to be over in milliseconds.
+const BATCH: i64 = 1_000;
+
+/// For one such statement, and the pool's connection for it.
+const DEADLINE: Duration = Duration::from_secs(30);
+
+/// Deletes what has expired, now and then.
+pub(super) struct Purge {
+    pool: PgPool,
+    sql: Arc<str>,
+    /// `None`: only when asked.
+    every: Option<Duration>,
+    started: Instant,
+    /// When traffic sets off the next purge, in milliseconds since the start.
+    due: AtomicU64,
+}
+
+impl Purge {
+    pub(super) fn new(pool: PgPool, sql: Arc<str>, every: Option<Duration>) -> Self {
+        Self { pool, sql, every, started: Instant::now(), due: AtomicU64::new(0) }
+    }
+
+    /// There is traffic. Purges in the background if it is time: nothing to start, and nothing to stop.
+    pub(super) fn nudge(self: &Arc<Self>) {
+        let Some(every) = self.every else { return };
+        let now = milliseconds(self.started.elapsed());
+        let due = self.due.load(Ordering::Relaxed);
+        let next = now.saturating_add(milliseconds(every));
+        if now < due || self.due.compare_exchange(due, next, Ordering::Relaxed, Ordering::Relaxed).is_err() {
+            return;
+        }
+        let purge = self.clone();
+        tokio::spawn(async move {
+            match purge.run().await {
+                Ok(rows) => telemetry::purged(rows),
+                Err(fault) => telemetry::purge_failed(&StoreError::from(fault)),
+            }
+        });
+    }
+
+    /// Deletes batch after batch until there is nothing left; how many rows there were.
+    pub(super) async fn run(&self) -> Result<u64, Fault> {
+        let mut rows = 0;
+        loop {
+            let statement = sqlx::query(AssertSqlSafe(self.sql.clone())).bind(BATCH).execute(&self.pool);
+            let deleted = timeout(DEADLINE, statement).await.map_err(|_| Fault::timed_out())??.rows_affected();
+            rows += deleted;
+            if deleted < BATCH.unsigned_abs() {
+                return Ok(rows);
+            }
+        }
+    }
+}
+
+fn milliseconds(time: Duration) -> u64 {
+    u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
+}

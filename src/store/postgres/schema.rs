@@ -1,0 +1,57 @@
+use std::sync::Arc;
+
+use sqlx::{AssertSqlSafe, PgPool};
+
+use super::fault::Fault;
+use super::table::TableName;
+
+/// What [`PostgresStore::migrate`](super::PostgresStore::migrate) does for the default table, `webhook_events`. It can be run
+/// again and again.
+pub const SCHEMA_SQL: &str = include_str!("sql/schema.sql");
+
+/// Completes a claim of the default table, `webhook_events`, inside of a handler's own transaction: for drivers other than
+/// sqlx. It changes one row; none, if the token does not hold the claim, and then the transaction is to be rolled back.
+///
+/// Its parameters are those of an [`Enlistment`](crate::store::Enlistment): the key (`text`), the token (`bytea`), the summary
+/// (`text`, without NUL), the retention in milliseconds (`bigint`).
+pub const COMPLETE_SQL: &str = include_str!("sql/complete.sql");
+
+const CLAIM_SQL: &str = include_str!("sql/claim.sql");
+const SETTLE_SQL: &str = include_str!("sql/settle.sql");
+const PURGE_SQL: &str = include_str!("sql/purge.sql");
+
+/// Held while the table is created: of two that create it at once, `IF NOT EXISTS` lets one fail.
+const MIGRATION_LOCK: i64 = i64::from_be_bytes(*b"webhooks");
+
+/// All SQL of a store, about its table.
+#[derive(Clone)]
+pub(super) struct Statements {
+    pub(super) table: TableName,
+    pub(super) schema: Arc<str>,
+    pub(super) claim: Arc<str>,
+    pub(super) settle: Arc<str>,
+    pub(super) complete: Arc<str>,
+    pub(super) purge: Arc<str>,
+}
+
+impl Statements {
+    pub(super) fn about(table: TableName) -> Self {
+        let render = |sql| Arc::from(table.render(sql));
+        Self {
+            schema: render(SCHEMA_SQL),
+            claim: render(CLAIM_SQL),
+            settle: render(SETTLE_SQL),
+            complete: render(COMPLETE_SQL),
+            purge: render(PURGE_SQL),
+            table,
+        }
+    }
+
+    /// Creates what is missing of the table.
+    pub(super) async fn migrate(&self, pool: &PgPool) -> Result<(), Fault> {
+        // One query of several statements is one transaction, at whose end the lock is given back.
+        let sql = format!("SELECT pg_advisory_xact_lock({MIGRATION_LOCK}); {}", self.schema);
+        sqlx::raw_sql(AssertSqlSafe(sql)).execute(pool).await?;
+        Ok(())
+    }
+}

@@ -1,0 +1,152 @@
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use sqlx::PgPool;
+
+use super::PostgresStoreBuilder;
+use super::claims::{Bid, Bidden, Claims};
+use super::purge::Purge;
+use super::schema::Statements;
+use super::settles::{Settle, Settled, Settles};
+use crate::EventKey;
+use crate::store::group::Group;
+use crate::store::{
+    Claim, ClaimRequest, ClaimToken, Completion, Dialect, Enlistment, Hold, Store, StoreError, StoreErrorKind,
+};
+
+/// How long it is waited before a row that another transaction has in hand is asked for again. What this store's own
+/// statements hold is free by the second time; what somebody's transaction holds longer than all of them counts as held.
+const PAUSES: [Duration; 7] = {
+    let ms = Duration::from_millis;
+    [ms(1), ms(2), ms(5), ms(10), ms(25), ms(50), ms(100)]
+};
+
+/// Remembers events in a table of Postgres. See the [module](super) for how.
+///
+/// Clones share their connections.
+#[derive(Clone)]
+pub struct PostgresStore {
+    shared: Arc<Shared>,
+}
+
+struct Shared {
+    pool: PgPool,
+    statements: Statements,
+    enlistment: Enlistment,
+    claims: Group<Claims>,
+    settles: Group<Settles>,
+    purge: Arc<Purge>,
+}
+
+impl PostgresStore {
+    /// A store in the table `webhook_events`.
+    #[must_use]
+    pub fn new(pool: PgPool) -> Self {
+        Self::builder(pool).build()
+    }
+
+    /// A store with another table, deadline or purge.
+    pub fn builder(pool: PgPool) -> PostgresStoreBuilder {
+        PostgresStoreBuilder::new(pool)
+    }
+
+    /// Creates the table and its index if they are missing; harmless otherwise, and when several instances do it at once.
+    ///
+    /// # Errors
+    ///
+    /// If the database cannot be reached, the schema does not exist, or the user may not create tables in it.
+    pub async fn migrate(&self) -> Result<(), StoreError> {
+        Ok(self.shared.statements.migrate(&self.shared.pool).await?)
+    }
+
+    /// What [`migrate`](Self::migrate) runs, for teams that run their own migrations.
+    #[must_use]
+    pub fn schema_sql(&self) -> &str {
+        &self.shared.statements.schema
+    }
+
+    /// Deletes the rows whose retention is over, in small batches, and says how many they were. This happens by itself too, unless
+    /// the store is built with [`purge_by_hand`](PostgresStoreBuilder::purge_by_hand).
+    ///
+    /// # Errors
+    ///
+    /// If the database cannot be asked; what was deleted by then stays so.
+    pub async fn purge(&self) -> Result<u64, StoreError> {
+        Ok(self.shared.purge.run().await?)
+    }
+
+    pub(super) fn from_parts(
+        pool: PgPool,
+        statements: Statements,
+        deadline: Duration,
+        purge_every: Option<Duration>,
+    ) -> Self {
+        let settles = Group::new(Settles::new(pool.clone(), deadline, statements.settle.clone()));
+        let claims = Claims::new(pool.clone(), deadline, statements.claim.clone(), settles.clone());
+        let purge = Purge::new(pool.clone(), statements.purge.clone(), purge_every);
+        let enlistment = Enlistment::new(Dialect::Postgres, statements.complete.clone());
+        let (claims, purge) = (Group::new(claims), Arc::new(purge));
+        Self { shared: Arc::new(Shared { pool, statements, enlistment, claims, settles, purge }) }
+    }
+
+    /// Asks until the row is nobody else's, or for as long as is sensible: then `held`, which is for a row that somebody holds.
+    async fn settle(
+        &self,
+        question: impl Fn() -> Settle + Send,
+        held: impl FnOnce() -> Result<Hold, StoreError> + Send,
+    ) -> Result<Hold, StoreError> {
+        let mut pauses = PAUSES.into_iter();
+        loop {
+            if let Settled::Done(hold) = self.shared.settles.ask(question()).await? {
+                return Ok(hold);
+            }
+            let Some(pause) = pauses.next() else { return held() };
+            tokio::time::sleep(pause).await;
+        }
+    }
+}
+
+impl Store for PostgresStore {
+    async fn claim(&self, request: &ClaimRequest<'_>) -> Result<Claim, StoreError> {
+        self.shared.purge.nudge();
+        let mut pauses = PAUSES.into_iter();
+        loop {
+            let same_body = match self.shared.claims.ask(Bid::new(request)).await? {
+                Bidden::Answered(claim) => return Ok(claim),
+                Bidden::Fresh { attempt, .. } => return Ok(Claim::Fresh { attempt: Some(attempt) }),
+                Bidden::Contended { same_body } => same_body,
+            };
+            let Some(pause) = pauses.next() else { return Ok(Claim::InFlight { same_body }) };
+            tokio::time::sleep(pause).await;
+        }
+    }
+
+    async fn renew(&self, claim: &ClaimRequest<'_>) -> Result<Hold, StoreError> {
+        // Whoever holds the row keeps everybody else from taking the claim over.
+        self.settle(|| Settle::renew(claim), || Ok(Hold::Held)).await
+    }
+
+    async fn complete(&self, claim: &ClaimRequest<'_>, completion: &Completion<'_>) -> Result<Hold, StoreError> {
+        self.settle(|| Settle::complete(claim, completion), locked).await
+    }
+
+    async fn release(&self, key: &EventKey, token: ClaimToken) -> Result<Hold, StoreError> {
+        self.settle(|| Settle::release(key, token), locked).await
+    }
+
+    fn enlistment(&self) -> Option<Enlistment> {
+        Some(self.shared.enlistment.clone())
+    }
+}
+
+impl fmt::Debug for PostgresStore {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let table = &self.shared.statements.table;
+        f.debug_struct("PostgresStore").field("table", &format_args!("{table}")).finish_non_exhaustive()
+    }
+}
+
+fn locked() -> Result<Hold, StoreError> {
+    Err(StoreError::new(StoreErrorKind::Locked))
+}

@@ -1,0 +1,180 @@
+use std::fmt::Write as _;
+use std::str::FromStr;
+
+use crate::error::{ConfigError, ConfigErrorKind};
+
+/// The name that all SQL of this module is written with.
+const DEFAULT: &str = "webhook_events";
+
+/// What the index is called after the table.
+const INDEX_SUFFIX: &str = "_expires_at";
+
+/// Postgres cuts longer names off, and two of them would be one.
+const LONGEST_NAME: usize = 63;
+
+/// A table's name, taken apart into identifiers. It gets into SQL only quoted.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct TableName {
+    schema: Option<String>,
+    table: String,
+}
+
+impl TableName {
+    /// `sql`, which is about [`DEFAULT`], about this table.
+    pub(super) fn render(&self, sql: &str) -> String {
+        let mut parts = sql.split(DEFAULT);
+        let mut rendered = parts.next().unwrap_or_default().to_owned();
+        for part in parts {
+            match part.strip_prefix(INDEX_SUFFIX) {
+                // An index is in its table's schema, and named without it.
+                Some(rest) => {
+                    push_quoted(&mut rendered, &format!("{}{INDEX_SUFFIX}", self.table));
+                    rendered.push_str(rest);
+                }
+                None => {
+                    self.push(&mut rendered);
+                    rendered.push_str(part);
+                }
+            }
+        }
+        rendered
+    }
+
+    fn push(&self, sql: &mut String) {
+        if let Some(schema) = &self.schema {
+            push_quoted(sql, schema);
+            sql.push('.');
+        }
+        push_quoted(sql, &self.table);
+    }
+}
+
+impl Default for TableName {
+    fn default() -> Self {
+        Self { schema: None, table: DEFAULT.to_owned() }
+    }
+}
+
+impl std::fmt::Display for TableName {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let mut name = String::new();
+        self.push(&mut name);
+        f.write_str(&name)
+    }
+}
+
+/// `table` or `schema.table`, each as in SQL: folded to lower case, unless it is in double quotes.
+impl FromStr for TableName {
+    type Err = ConfigError;
+
+    fn from_str(name: &str) -> Result<Self, ConfigError> {
+        let (first, rest) = identifier(name).map_err(|why| refused(name, why))?;
+        let (schema, table) = match rest.strip_prefix('.') {
+            None if rest.is_empty() => (None, first),
+            None => return Err(refused(name, "there is something after the name")),
+            Some(rest) => match identifier(rest).map_err(|why| refused(name, why))? {
+                (table, "") => (Some(first), table),
+                _ => return Err(refused(name, "there is something after the name")),
+            },
+        };
+        if table.len() + INDEX_SUFFIX.len() > LONGEST_NAME {
+            return Err(refused(name, "the table's name is longer than 52 bytes"));
+        }
+        Ok(Self { schema, table })
+    }
+}
+
+/// The identifier that `text` begins with, and what is after it.
+fn identifier(text: &str) -> Result<(String, &str), &'static str> {
+    let (name, rest) = match text.strip_prefix('"') {
+        Some(quoted) => quoted_identifier(quoted)?,
+        None => plain_identifier(text)?,
+    };
+    match name.len() {
+        0 => Err("a name is empty"),
+        1..=LONGEST_NAME if name.contains('\0') => Err("a name contains NUL"),
+        1..=LONGEST_NAME => Ok((name, rest)),
+        _ => Err("a name is longer than 63 bytes"),
+    }
+}
+
+fn plain_identifier(text: &str) -> Result<(String, &str), &'static str> {
+    let end = text.find(|c: char| !(c.is_ascii_alphanumeric() || c == '_' || c == '$')).unwrap_or(text.len());
+    if text.starts_with(|c: char| c.is_ascii_digit() || c == '$') {
+        return Err("a name begins with a digit");
+    }
+    Ok((text[..end].to_ascii_lowercase(), &text[end..]))
+}
+
+/// `text` begins after the opening quote.
+fn quoted_identifier(text: &str) -> Result<(String, &str), &'static str> {
+    let mut name = String::new();
+    let mut rest = text;
+    loop {
+        let (before, after) = rest.split_once('"').ok_or("a quote is not closed")?;
+        name.push_str(before);
+        match after.strip_prefix('"') {
+            Some(after) => {
+                name.push('"');
+                rest = after;
+            }
+            None => return Ok((name, after)),
+        }
+    }
+}
+
+fn push_quoted(sql: &mut String, identifier: &str) {
+    // Writing to a string cannot fail.
+    let _ = write!(sql, "\"{}\"", identifier.replace('"', "\"\""));
+}
+
+fn refused(name: &str, why: &str) -> ConfigError {
+    let message = format!(
+        "{name:?} is not the name of a table: {why}; write table or schema.table, with anything but ASCII letters, digits and \
+         underscores in double quotes"
+    );
+    ConfigError::new(ConfigErrorKind::Name, message)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn rendered(name: &str) -> String {
+        name.parse::<TableName>().expect("a name").to_string()
+    }
+
+    #[test]
+    fn names_are_read_as_sql_reads_them() {
+        for (name, expected) in [
+            ("events", r#""events""#),
+            ("Events", r#""events""#),
+            (r#""Events""#, r#""Events""#),
+            ("app.events", r#""app"."events""#),
+            (r#""a.b"."c""d""#, r#""a.b"."c""d""#),
+            (r#""we""ird; drop""#, r#""we""ird; drop""#),
+            ("_e$1", r#""_e$1""#),
+        ] {
+            assert_eq!(rendered(name), expected, "{name}");
+        }
+    }
+
+    #[test]
+    fn what_is_no_name_is_refused() {
+        let long = "x".repeat(53);
+        for name in
+            ["", ".", "a.", ".a", "a.b.c", "a b", "a;b", "a\"b", "\"a", "\"\"", "1a", "a-b", "é", "\"a\0\"", &long]
+        {
+            let refused = name.parse::<TableName>().expect_err(name);
+            assert_eq!(refused.kind(), ConfigErrorKind::Name, "{name}");
+        }
+    }
+
+    #[test]
+    fn sql_is_rendered_in_one_pass() {
+        let table: TableName = "hooks.my_webhook_events".parse().expect("a name");
+        let sql = "CREATE INDEX webhook_events_expires_at ON webhook_events (x)";
+        let expected = r#"CREATE INDEX "my_webhook_events_expires_at" ON "hooks"."my_webhook_events" (x)"#;
+        assert_eq!(table.render(sql), expected);
+    }
+}

@@ -1,0 +1,17 @@
+use std::time::Duration;
+
+/// A thousand years: no timestamp of Postgres overflows by it.
+const LONGEST_MS: i64 = 1_000 * 365 * 24 * 3600 * 1_000;
+
+/// `text` as Postgres takes it. It refuses NUL, and a reason with one in it would never be stored.
+pub(super) fn storable(text: &str) -> Box<str> {
+    match text.contains('\0') {
+        true => text.replace('\0', "\u{fffd}").into(),
+        false => text.into(),
+    }
+}
+
+/// A lease or a retention in milliseconds, at least one.
+pub(super) fn milliseconds(time: Duration) -> i64 {
+    i64::try_from(time.as_nanos().div_ceil(1_000_000)).unwrap_or(i64::MAX).clamp(1, LONGEST_MS)
+}

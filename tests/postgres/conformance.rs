@@ -1,0 +1,127 @@
+//! The contract of stores, and ten thousand random sequences.
+
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use sqlx::AssertSqlSafe;
+use tokio::task::JoinSet;
+use tower_webhook::EventKey;
+use tower_webhook::store::{
+    Claim, ClaimRequest, ClaimToken, Completion, Enlistment, Hold, PostgresStore, Store, StoreError,
+};
+use tower_webhook::testing::conformance::{self, Harness};
+
+use crate::bed::{Bed, shared, shift};
+
+/// A new table for every check. Time passes by shifting what is in it.
+#[derive(Default)]
+struct Tables {
+    current: Mutex<Option<Arc<Bed>>>,
+}
+
+impl Harness for Tables {
+    type Store = PostgresStore;
+
+    async fn store(&self) -> PostgresStore {
+        let bed = Bed::new().await;
+        let store = bed.store.clone();
+        *self.current.lock().expect("no panic under the lock") = Some(bed.into());
+        store
+    }
+
+    async fn pass(&self, time: Duration) {
+        let bed = self.current.lock().expect("no panic under the lock").clone();
+        bed.expect("a store before time passes").pass(time).await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn postgres_store_keeps_the_contract() {
+    conformance::run(&Tables::default()).await;
+}
+
+const SEED: u64 = 0x0507_6e55;
+const SEQUENCES: u32 = 10_000;
+const AT_ONCE: u32 = 200;
+
+/// All sequences in one table and through one store, so that they share its batches; each with keys of its own.
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn ten_thousand_random_sequences_answer_like_the_model() {
+    println!("seed {SEED}");
+    let bed = Arc::new(Bed::on(shared()).await);
+    let mut parts = JoinSet::new();
+    for part in 0..AT_ONCE {
+        let harness = Part { bed: bed.clone(), part, sequence: AtomicU32::new(0) };
+        let seed = SEED + u64::from(part);
+        parts.spawn(async move { conformance::model(&harness, seed, SEQUENCES / AT_ONCE).await });
+    }
+    parts.join_all().await;
+}
+
+/// Some of the sequences, one after the other.
+struct Part {
+    bed: Arc<Bed>,
+    part: u32,
+    sequence: AtomicU32,
+}
+
+impl Part {
+    fn prefix(&self) -> String {
+        format!("{}.{}", self.part, self.sequence.load(Ordering::Relaxed))
+    }
+}
+
+impl Harness for Part {
+    type Store = Prefixed;
+
+    async fn store(&self) -> Prefixed {
+        self.sequence.fetch_add(1, Ordering::Relaxed);
+        Prefixed { store: self.bed.store.clone(), prefix: self.prefix() }
+    }
+
+    async fn pass(&self, time: Duration) {
+        let prefix = self.prefix();
+        let keys = ["0", "1", "2"].map(|id| prefixed(&prefix, &EventKey::new("/model", None, id)).as_str().to_owned());
+        let sql = self.bed.about(&(shift(time) + " WHERE key = ANY ($1)"));
+        let shifted = sqlx::query(AssertSqlSafe(sql)).bind(keys.to_vec()).execute(&self.bed.pool).await;
+        shifted.expect("a statement that works");
+    }
+}
+
+/// A store whose endpoints have a name before theirs.
+struct Prefixed {
+    store: PostgresStore,
+    prefix: String,
+}
+
+fn prefixed(prefix: &str, key: &EventKey) -> EventKey {
+    EventKey::new(&format!("{prefix}{}", key.endpoint()), key.tenant(), key.id())
+}
+
+/// The same claim under another key.
+fn of<'a>(claim: &ClaimRequest<'_>, key: &'a EventKey) -> ClaimRequest<'a> {
+    ClaimRequest::new(key, claim.token, claim.lease).fingerprint(claim.fingerprint)
+}
+
+impl Store for Prefixed {
+    async fn claim(&self, request: &ClaimRequest<'_>) -> Result<Claim, StoreError> {
+        self.store.claim(&of(request, &prefixed(&self.prefix, request.key))).await
+    }
+
+    async fn renew(&self, claim: &ClaimRequest<'_>) -> Result<Hold, StoreError> {
+        self.store.renew(&of(claim, &prefixed(&self.prefix, claim.key))).await
+    }
+
+    async fn complete(&self, claim: &ClaimRequest<'_>, completion: &Completion<'_>) -> Result<Hold, StoreError> {
+        self.store.complete(&of(claim, &prefixed(&self.prefix, claim.key)), completion).await
+    }
+
+    async fn release(&self, key: &EventKey, token: ClaimToken) -> Result<Hold, StoreError> {
+        self.store.release(&prefixed(&self.prefix, key), token).await
+    }
+
+    fn enlistment(&self) -> Option<Enlistment> {
+        self.store.enlistment()
+    }
+}

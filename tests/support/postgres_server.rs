@@ -1,0 +1,247 @@
+//! A Postgres server of the test's own: in a temporary directory, on a private port, gone when it is dropped.
+
+use std::fs;
+use std::io::{PipeWriter, pipe};
+use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
+use std::os::unix::fs::{PermissionsExt, chown};
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::{Duration, Instant};
+
+use sqlx::postgres::{PgConnectOptions, PgPoolOptions, PgSslMode};
+use sqlx::{Connection, PgConnection, PgPool};
+
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// Ends the server and removes its directory when its standard input closes: however the test ends, nothing is left.
+const WATCHDOG: &str = r#"
+trap '' INT TERM HUP
+read -r _
+pid=$(head -n 1 "$0/data/postmaster.pid" 2>/dev/null)
+if [ -n "$pid" ]; then
+    kill -STOP "$pid"
+    kill -9 $(cat "/proc/$pid/task/$pid/children" 2>/dev/null) "$pid" 2>/dev/null
+fi
+rm -rf "$0"
+"#;
+
+/// How to start it.
+#[derive(Clone, Debug, Default)]
+pub struct Settings {
+    configuration: Vec<String>,
+    password: Option<String>,
+}
+
+impl Settings {
+    /// A line of `postgresql.conf`.
+    pub fn set(mut self, line: &str) -> Self {
+        self.configuration.push(line.to_owned());
+        self
+    }
+
+    /// Whoever connects has to know it.
+    pub fn password(mut self, password: &str) -> Self {
+        self.password = Some(password.to_owned());
+        self
+    }
+}
+
+/// A running server; its superuser is `postgres`.
+pub struct PostgresServer {
+    pub port: u16,
+    directory: PathBuf,
+    settings: Settings,
+    postmaster: Child,
+    watchdog: Child,
+    leash: Option<PipeWriter>,
+}
+
+impl PostgresServer {
+    pub fn start() -> Self {
+        Self::start_with(Settings::default())
+    }
+
+    pub fn start_with(settings: Settings) -> Self {
+        let directory = new_directory();
+        let (read, leash) = pipe().expect("a pipe");
+        let watchdog = Command::new("sh").args(["-c", WATCHDOG]).arg(&directory).stdin(read).spawn().expect("a shell");
+        let mut initdb = program("initdb");
+        initdb.arg("-D").arg(directory.join("data")).args(["-U", "postgres", "-N", "-E", "UTF8", "--locale=C"]);
+        match &settings.password {
+            Some(password) => {
+                let file = directory.join("password");
+                fs::write(&file, password).expect("a password file");
+                initdb.arg("--auth=scram-sha-256").arg("--pwfile").arg(file);
+            }
+            None => {
+                initdb.arg("--auth=trust");
+            }
+        }
+        let made = initdb.output().expect("initdb runs");
+        assert!(made.status.success(), "initdb: {}", String::from_utf8_lossy(&made.stderr));
+        let port = free_port();
+        let postmaster = launch(&directory, port, &settings);
+        let server = Self { port, directory, settings, postmaster, watchdog, leash: Some(leash) };
+        server.wait_until_ready();
+        server
+    }
+
+    pub fn address(&self) -> SocketAddr {
+        (Ipv4Addr::LOCALHOST, self.port).into()
+    }
+
+    pub fn options(&self) -> PgConnectOptions {
+        self.options_at(self.address())
+    }
+
+    /// To the server through something that listens elsewhere.
+    pub fn options_at(&self, address: SocketAddr) -> PgConnectOptions {
+        let options = PgConnectOptions::new_without_pgpass()
+            .host("127.0.0.1")
+            .port(address.port())
+            .username("postgres")
+            .database("postgres")
+            .ssl_mode(PgSslMode::Disable);
+        match &self.settings.password {
+            Some(password) => options.password(password),
+            None => options,
+        }
+    }
+
+    pub fn pool(&self) -> PgPool {
+        self.pool_at(self.address())
+    }
+
+    pub fn pool_at(&self, address: SocketAddr) -> PgPool {
+        PgPoolOptions::new().max_connections(4).connect_lazy_with(self.options_at(address))
+    }
+
+    /// A connection of the test's own.
+    pub async fn connect(&self) -> PgConnection {
+        PgConnection::connect_with(&self.options()).await.expect("a connection")
+    }
+
+    /// SIGKILL to every process of it, as a power cut would.
+    pub fn kill(&mut self) {
+        // Stopped first, so that it starts no children meanwhile.
+        self.signal("-STOP");
+        self.signal("-KILL");
+        self.postmaster.wait().expect("its end");
+    }
+
+    /// SIGSTOP: it is there and does not answer.
+    pub fn stop(&self) {
+        self.signal("-STOP");
+    }
+
+    /// SIGCONT.
+    pub fn go_on(&self) {
+        self.signal("-CONT");
+    }
+
+    /// Starts it again, on the same data and port, after it was killed.
+    pub fn restart(&mut self) {
+        self.postmaster = launch(&self.directory, self.port, &self.settings);
+        self.wait_until_ready();
+    }
+
+    /// What the server wrote to its log.
+    pub fn log(&self) -> String {
+        fs::read_to_string(self.directory.join("log")).unwrap_or_default()
+    }
+
+    /// Where its files are.
+    pub fn directory(&self) -> &Path {
+        &self.directory
+    }
+
+    fn signal(&self, signal: &str) {
+        let pid = self.postmaster.id();
+        let children = fs::read_to_string(format!("/proc/{pid}/task/{pid}/children")).unwrap_or_default();
+        // The children may be gone by now, so what `kill` makes of it is of no interest.
+        let _ = Command::new("kill").arg(signal).arg(pid.to_string()).args(children.split_whitespace()).output();
+    }
+
+    fn wait_until_ready(&self) {
+        let begun = Instant::now();
+        let ready = || {
+            let pid_file = fs::read_to_string(self.directory.join("data/postmaster.pid")).unwrap_or_default();
+            pid_file.lines().nth(7).is_some_and(|status| status.trim() == "ready")
+        };
+        while !(ready() && TcpStream::connect(self.address()).is_ok()) {
+            assert!(begun.elapsed() < PATIENCE, "the server does not start:\n{}", self.log());
+            std::thread::sleep(Duration::from_millis(10));
+        }
+    }
+}
+
+impl Drop for PostgresServer {
+    fn drop(&mut self) {
+        drop(self.leash.take());
+        let _ = self.watchdog.wait();
+        let _ = self.postmaster.wait();
+    }
+}
+
+fn launch(directory: &Path, port: u16, settings: &Settings) -> Child {
+    // What a killed one left behind says "ready", too.
+    let _ = fs::remove_file(directory.join("data/postmaster.pid"));
+    let log = fs::File::options().create(true).append(true).open(directory.join("log")).expect("a log file");
+    let mut postgres = program("postgres");
+    postgres.arg("-D").arg(directory.join("data")).args(["-p", &port.to_string()]);
+    let sockets = format!("unix_socket_directories={}", directory.display());
+    let fixed = ["listen_addresses=127.0.0.1", &sockets, "max_wal_size=256MB"];
+    for line in fixed.into_iter().chain(settings.configuration.iter().map(String::as_str)) {
+        postgres.args(["-c", line]);
+    }
+    let errors = log.try_clone().expect("a second handle");
+    postgres.stdin(Stdio::null()).stdout(log).stderr(errors).spawn().expect("postgres runs")
+}
+
+/// One of Postgres's programs, to be run as a user that Postgres agrees to run as.
+fn program(name: &str) -> Command {
+    let mut command = Command::new(find(name));
+    if let Some((user, group)) = unprivileged() {
+        command.uid(user).gid(group);
+    }
+    command.current_dir(std::env::temp_dir());
+    command
+}
+
+fn find(name: &str) -> PathBuf {
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    let mut places: Vec<PathBuf> = std::env::split_paths(&path).collect();
+    let versions = fs::read_dir("/usr/lib/postgresql").into_iter().flatten().flatten();
+    places.extend(versions.map(|version| version.path().join("bin")));
+    let found = places.into_iter().map(|place| place.join(name)).find(|file| file.is_file());
+    found.unwrap_or_else(|| panic!("{name} is missing; install it: apt-get install postgresql"))
+}
+
+/// Postgres refuses to run as root: then it runs as the user `postgres`.
+fn unprivileged() -> Option<(u32, u32)> {
+    let id = |arguments: &[&str]| {
+        let said = Command::new("id").args(arguments).output().expect("id runs").stdout;
+        String::from_utf8_lossy(&said).trim().parse::<u32>().ok()
+    };
+    let user = || id(&["-u", "postgres"]).expect("the user postgres: apt-get install postgresql");
+    (id(&["-u"]) == Some(0)).then(|| (user(), id(&["-g", "postgres"]).expect("the group of the user postgres")))
+}
+
+fn new_directory() -> PathBuf {
+    static NUMBER: AtomicU32 = AtomicU32::new(0);
+    let number = NUMBER.fetch_add(1, Ordering::Relaxed);
+    let directory = std::env::temp_dir().join(format!("tower-webhook-pg-{}-{number}", std::process::id()));
+    fs::create_dir(&directory).expect("a new directory");
+    fs::set_permissions(&directory, fs::Permissions::from_mode(0o755)).expect("permissions");
+    if let Some((user, group)) = unprivileged() {
+        chown(&directory, Some(user), Some(group)).expect("a directory of the user postgres");
+    }
+    directory
+}
+
+fn free_port() -> u16 {
+    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("a free port");
+    listener.local_addr().expect("an address").port()
+}

@@ -21,7 +21,7 @@ trap '' INT TERM HUP
 read -r _
 pid=$(head -n 1 "$0/data/postmaster.pid" 2>/dev/null)
 if [ -n "$pid" ]; then
-    kill -STOP "$pid"
+    kill -STOP "$pid" 2>/dev/null
     kill -9 $(cat "/proc/$pid/task/$pid/children" 2>/dev/null) "$pid" 2>/dev/null
 fi
 rm -rf "$0"
@@ -32,6 +32,7 @@ rm -rf "$0"
 pub struct Settings {
     configuration: Vec<String>,
     password: Option<String>,
+    largest_file_kib: Option<u64>,
 }
 
 impl Settings {
@@ -44,6 +45,12 @@ impl Settings {
     /// Whoever connects has to know it.
     pub fn password(mut self, password: &str) -> Self {
         self.password = Some(password.to_owned());
+        self
+    }
+
+    /// No file of it can grow beyond this: to the server a disk that is full.
+    pub fn largest_file_kib(mut self, kib: u64) -> Self {
+        self.largest_file_kib = Some(kib);
         self
     }
 }
@@ -189,7 +196,15 @@ fn launch(directory: &Path, port: u16, settings: &Settings) -> Child {
     // What a killed one left behind says "ready", too.
     let _ = fs::remove_file(directory.join("data/postmaster.pid"));
     let log = fs::File::options().create(true).append(true).open(directory.join("log")).expect("a log file");
-    let mut postgres = program("postgres");
+    let mut postgres = match settings.largest_file_kib {
+        // POSIX counts in blocks of 512 bytes, and so does a shell that is nothing more.
+        Some(kib) => {
+            let mut shell = as_postgres(Command::new("sh"));
+            shell.args(["-c", &format!("ulimit -f {} && exec \"$0\" \"$@\"", kib * 2)]).arg(find("postgres"));
+            shell
+        }
+        None => program("postgres"),
+    };
     postgres.arg("-D").arg(directory.join("data")).args(["-p", &port.to_string()]);
     let sockets = format!("unix_socket_directories={}", directory.display());
     let fixed = ["listen_addresses=127.0.0.1", &sockets, "max_wal_size=256MB"];
@@ -200,9 +215,12 @@ fn launch(directory: &Path, port: u16, settings: &Settings) -> Child {
     postgres.stdin(Stdio::null()).stdout(log).stderr(errors).spawn().expect("postgres runs")
 }
 
-/// One of Postgres's programs, to be run as a user that Postgres agrees to run as.
 fn program(name: &str) -> Command {
-    let mut command = Command::new(find(name));
+    as_postgres(Command::new(find(name)))
+}
+
+/// To be run as a user that Postgres agrees to run as.
+fn as_postgres(mut command: Command) -> Command {
     if let Some((user, group)) = unprivileged() {
         command.uid(user).gid(group);
     }

@@ -1,0 +1,157 @@
+//! What shares a statement, and what must not be shared with it.
+
+use std::time::Duration;
+
+use futures_util::future::{join, join_all, join3};
+use tower_webhook::EventKey;
+use tower_webhook::store::{Claim, ClaimRequest, ClaimToken, Completion, Fingerprint, Hold, Store, StoreErrorKind};
+
+use crate::bed::{Bed, WEEK, eventually, key, run_on, shared};
+use crate::support::proxy::{Proxy, Weather};
+
+const FRESH: Claim = Claim::Fresh { attempt: Some(1) };
+
+fn token(number: u8) -> ClaimToken {
+    ClaimToken::from_bytes([number; 16])
+}
+
+fn body(number: u64) -> Fingerprint {
+    Fingerprint::from_u64(number)
+}
+
+// On one thread, what is asked for together is asked before the first batch is formed: one batch.
+
+#[tokio::test]
+async fn claims_of_one_id_in_one_batch_have_one_winner_and_answers_of_their_own() {
+    let bed = Bed::new().await;
+    let key = key("evt_1");
+    let claim = |number, fingerprint| bed.claim(&key, token(number)).fingerprint(fingerprint);
+    let claims = [claim(1, body(1)), claim(2, body(1)), claim(3, body(2)), claim(1, body(1))];
+    let answers = join_all(claims.iter().map(|claim| bed.store.claim(claim))).await;
+    let answers: Vec<_> = answers.into_iter().map(|answer| answer.expect("an answer")).collect();
+    let [same, other] = [true, false].map(|same_body| Claim::InFlight { same_body });
+    assert_eq!(answers, [FRESH, same, other, FRESH]);
+
+    let done = Completion::succeeded("200 OK", WEEK);
+    assert_eq!(bed.store.complete(&claims[0], &done).await.expect("an answer"), Hold::Held);
+    let answers = join_all(claims.iter().map(|claim| bed.store.claim(claim))).await;
+    let answers: Vec<_> = answers.into_iter().map(|answer| answer.expect("an answer")).collect();
+    let [same, other] = [true, false].map(|same_body| Claim::Completed { same_body });
+    assert_eq!(answers, [same, same, other, same]);
+}
+
+/// The holder's own question is not answered by somebody else's.
+#[tokio::test]
+async fn holder_that_asks_again_after_a_stranger_in_one_batch_is_still_fresh() {
+    let bed = Bed::new().await;
+    let key = key("evt_1");
+    let (mine, theirs) = (bed.claim(&key, token(1)), bed.claim(&key, token(2)));
+    assert_eq!(bed.store.claim(&mine).await.expect("an answer"), FRESH);
+    let (stranger, holder) = join(bed.store.claim(&theirs), bed.store.claim(&mine)).await;
+    assert_eq!(stranger.expect("an answer"), Claim::InFlight { same_body: true });
+    assert_eq!(holder.expect("an answer"), FRESH);
+}
+
+#[tokio::test]
+async fn settlements_of_one_id_in_one_batch_are_done_in_their_order() {
+    let bed = Bed::new().await;
+    let done = Completion::succeeded("200 OK", WEEK);
+    for (id, then) in [("completed", "completed"), ("released", "released")] {
+        let key = key(id);
+        let claim = bed.claim(&key, token(1));
+        assert_eq!(bed.store.claim(&claim).await.expect("an answer"), FRESH);
+        let renew = bed.store.renew(&claim);
+        let (complete, release) = (bed.store.complete(&claim, &done), bed.store.release(&key, token(1)));
+        let answers = match id {
+            "completed" => join3(renew, complete, release).await,
+            _ => join3(renew, release, complete).await,
+        };
+        let (first, second, third) = answers;
+        assert_eq!(first.expect("an answer"), Hold::Held);
+        assert_eq!((second.expect("an answer"), third.expect("an answer")), (Hold::Held, Hold::Lost));
+        assert_eq!(bed.state(&key).await.as_deref(), Some(then));
+    }
+}
+
+/// Postgres takes no NUL in a text, and the layer lets no such id through; a caller of the store could.
+#[tokio::test]
+async fn bad_row_fails_alone() {
+    let bed = Bed::new().await;
+    let keys: Vec<_> = (0..50).map(|n| key(&n.to_string())).chain([key("b\0d")]).collect();
+    let claims: Vec<_> = keys.iter().map(|key| bed.claim(key, token(1))).collect();
+    let done = Completion::succeeded("200 OK", WEEK);
+    for (claim, answer) in claims.iter().zip(join_all(claims.iter().map(|claim| bed.store.claim(claim))).await) {
+        match claim.key.id().contains('\0') {
+            true => assert_eq!(answer.expect_err("refused").kind(), StoreErrorKind::Unavailable),
+            false => assert_eq!(answer.expect("an answer"), FRESH),
+        }
+    }
+    let answers = join_all(claims.iter().map(|claim| bed.store.complete(claim, &done))).await;
+    assert_eq!(answers.into_iter().filter(|answer| matches!(answer, Ok(Hold::Held))).count(), 50);
+}
+
+/// Nobody but this store inserts; if somebody does, only those who ask for that key have to wait.
+#[tokio::test]
+async fn key_that_an_open_transaction_inserts_is_in_flight_and_delays_no_other() {
+    let bed = Bed::new().await;
+    let mut theirs = shared().connect().await;
+    let keys: Vec<_> = (0..40).map(|n| key(&n.to_string())).collect();
+    let insert = format!(
+        "BEGIN; INSERT INTO events (key, state, token, lease_until, received_at, attempts, fingerprint)
+         VALUES ('{}', 'running', '\\x00', now() + interval '1 day', now(), 1, 0)",
+        keys[7].as_str()
+    );
+    run_on(&mut theirs, bed.about(&insert)).await;
+    let claims: Vec<_> = keys.iter().map(|key| bed.claim(key, token(1))).collect();
+    let answers = join_all(claims.iter().map(|claim| bed.store.claim(claim))).await;
+    for (n, answer) in answers.into_iter().enumerate() {
+        let expected = if n == 7 { Claim::InFlight { same_body: true } } else { FRESH };
+        assert_eq!(answer.expect("an answer"), expected, "{n}");
+    }
+    run_on(&mut theirs, "ROLLBACK".to_owned()).await;
+    assert_eq!(bed.store.claim(&claims[7]).await.expect("an answer"), FRESH);
+}
+
+/// A claim that is on its way when whoever asked for it leaves. The proxy is slow, so that there is time to leave.
+async fn leave_during(bed: &Bed, proxy: &Proxy, key: &EventKey) {
+    let warm = crate::bed::key("warm");
+    assert_eq!(bed.store.claim(&bed.claim(&warm, token(9))).await.expect("an answer"), FRESH);
+    assert_eq!(bed.store.renew(&bed.claim(&warm, token(9))).await.expect("an answer"), Hold::Held);
+    proxy.set(Weather::Slow(Duration::from_millis(300)));
+    let (store, asked) = (bed.store.clone(), key.clone());
+    let claiming = tokio::spawn(async move { store.claim(&ClaimRequest::new(&asked, token(1), WEEK)).await });
+    let direct = Bed { pool: shared().pool(), table: bed.table.clone(), store: bed.store.clone() };
+    eventually("the claim is committed", async || direct.state(key).await.is_some()).await;
+    assert!(!claiming.is_finished(), "the reply is still on its way");
+    claiming.abort();
+    assert!(claiming.await.expect_err("aborted").is_cancelled());
+    proxy.set(Weather::Fair);
+}
+
+#[tokio::test]
+async fn claim_of_a_waiter_that_left_is_released() {
+    let proxy = Proxy::before(shared().address()).await;
+    let bed = Bed::over(shared().pool_at(proxy.address)).await;
+    let key = key("evt_1");
+    leave_during(&bed, &proxy, &key).await;
+    eventually("the claim is released", async || bed.state(&key).await.as_deref() == Some("released")).await;
+    let other = bed.claim(&key, token(2));
+    assert_eq!(bed.store.claim(&other).await.expect("an answer"), Claim::Fresh { attempt: Some(2) });
+}
+
+/// A delivery that waits asks again and again under one token. What releases the first claim must not release the second.
+#[tokio::test]
+async fn claim_of_a_waiter_that_left_and_asks_again_is_kept() {
+    let proxy = Proxy::before(shared().address()).await;
+    let bed = Bed::over(shared().pool_at(proxy.address)).await;
+    for round in 0..5 {
+        let key = key(&round.to_string());
+        leave_during(&bed, &proxy, &key).await;
+        let again = bed.claim(&key, token(1));
+        assert!(matches!(bed.store.claim(&again).await.expect("an answer"), Claim::Fresh { .. }));
+        // Whatever was to be released was asked for before this.
+        assert_eq!(bed.store.renew(&again).await.expect("an answer"), Hold::Held);
+        assert_eq!(bed.state(&key).await.as_deref(), Some("running"), "round {round}");
+        bed.run("DELETE FROM events").await;
+    }
+}

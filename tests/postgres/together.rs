@@ -1,0 +1,94 @@
+//! Several stores on one table are one.
+
+use futures_util::future::join_all;
+use tower_webhook::EventKey;
+use tower_webhook::store::{Claim, ClaimRequest, ClaimToken, Completion, Hold, PostgresStore, Store};
+
+use crate::bed::{Bed, WEEK, key};
+
+/// Whether the claim was won.
+async fn wins(store: &PostgresStore, key: &EventKey) -> bool {
+    let claim = store.claim(&ClaimRequest::new(key, ClaimToken::random(), WEEK)).await.expect("an answer");
+    assert!(matches!(claim, Claim::Fresh { .. } | Claim::InFlight { same_body: true }), "{claim:?}");
+    matches!(claim, Claim::Fresh { .. })
+}
+
+/// Claims all of `keys` at once, in this order; which were won.
+async fn claim_all(store: PostgresStore, keys: Vec<EventKey>) -> Vec<bool> {
+    join_all(keys.iter().map(|key| wins(&store, key))).await
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn sixty_four_claims_over_two_stores_have_one_winner() {
+    let bed = Bed::new().await;
+    let stores = [bed.store.clone(), bed.another()];
+    for round in 0..24 {
+        let key = key(&round.to_string());
+        let claims: Vec<_> = (0..64)
+            .map(|n| {
+                let (store, key) = (stores[n % 2].clone(), key.clone());
+                tokio::spawn(async move { wins(&store, &key).await })
+            })
+            .collect();
+        let won = join_all(claims).await.into_iter().filter(|won| *won.as_ref().expect("no panic")).count();
+        assert_eq!(won, 1, "round {round}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn overlapping_batches_in_opposite_orders_do_not_deadlock() {
+    let bed = Bed::new().await;
+    let stores = [bed.store.clone(), bed.another(), bed.another()];
+    for round in 0..20 {
+        let keys: Vec<_> = (0..300).map(|n| key(&format!("{round}.{n}"))).collect();
+        let backwards: Vec<_> = keys.iter().rev().cloned().collect();
+        let from_the_middle: Vec<_> = keys[150..].iter().chain(&keys[..150]).cloned().collect();
+        let orders = [keys, backwards, from_the_middle];
+        let claims = stores.iter().zip(orders).map(|(store, keys)| tokio::spawn(claim_all(store.clone(), keys)));
+        let won = join_all(claims).await.into_iter().flat_map(|won| won.expect("no panic")).filter(|won| *won).count();
+        assert_eq!(won, 300, "round {round}: each key has one winner");
+    }
+    assert_eq!(bed.count("SELECT count(*) FROM events WHERE attempts = 1 AND state = 'running'").await, 6_000);
+}
+
+#[tokio::test]
+async fn what_one_store_completes_is_completed_for_the_other() {
+    let bed = Bed::new().await;
+    let (other, key) = (bed.another(), key("evt_1"));
+    let mine = bed.claim(&key, ClaimToken::random());
+    let theirs = bed.claim(&key, ClaimToken::random());
+    assert_eq!(bed.store.claim(&mine).await.expect("an answer"), Claim::Fresh { attempt: Some(1) });
+    assert_eq!(other.claim(&theirs).await.expect("an answer"), Claim::InFlight { same_body: true });
+    let done = Completion::succeeded("200 OK", WEEK);
+    assert_eq!(other.complete(&theirs, &done).await.expect("an answer"), Hold::Lost);
+    assert_eq!(other.release(&key, theirs.token).await.expect("an answer"), Hold::Lost);
+    // Any instance can settle what it has the token of: fencing is by token.
+    assert_eq!(other.complete(&mine, &done).await.expect("an answer"), Hold::Held);
+    assert_eq!(bed.store.claim(&theirs).await.expect("an answer"), Claim::Completed { same_body: true });
+}
+
+#[tokio::test]
+async fn attempts_are_counted_across_releases_and_lapses() {
+    let bed = Bed::new().await;
+    let key = key("evt_1");
+    for attempt in 1..=3 {
+        let claim = bed.claim(&key, ClaimToken::random());
+        assert_eq!(bed.store.claim(&claim).await.expect("an answer"), Claim::Fresh { attempt: Some(attempt) });
+        assert_eq!(bed.store.release(&key, claim.token).await.expect("an answer"), Hold::Held);
+        assert_eq!(bed.store.release(&key, claim.token).await.expect("an answer"), Hold::Held, "the reply may be lost");
+    }
+    let claim = bed.claim(&key, ClaimToken::random());
+    assert_eq!(bed.store.claim(&claim).await.expect("an answer"), Claim::Fresh { attempt: Some(4) });
+    bed.pass(2 * WEEK).await;
+    let claim = bed.claim(&key, ClaimToken::random());
+    assert_eq!(bed.store.claim(&claim).await.expect("an answer"), Claim::Fresh { attempt: Some(5) });
+    let done = Completion::succeeded("200 OK", WEEK);
+    assert_eq!(bed.store.complete(&claim, &done).await.expect("an answer"), Hold::Held);
+    bed.pass(2 * WEEK).await;
+    let claim = bed.claim(&key, ClaimToken::random());
+    assert_eq!(
+        bed.store.claim(&claim).await.expect("an answer"),
+        Claim::Fresh { attempt: Some(1) },
+        "as if never been"
+    );
+}

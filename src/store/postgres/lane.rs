@@ -3,7 +3,7 @@ use std::time::Duration;
 
 use sqlx::postgres::{PgArguments, PgRow, Postgres};
 use sqlx::query::Query;
-use sqlx::{AssertSqlSafe, ConnectOptions, PgConnection, PgPool};
+use sqlx::{AssertSqlSafe, ConnectOptions, PgConnection, PgPool, Row as _};
 use tokio::time::{Instant, timeout_at};
 
 use super::fault::{Fault, Remedy};
@@ -29,13 +29,21 @@ pub(super) struct Lane {
 
 /// A statement that asks for many rows at once.
 pub(super) trait Sheet: Sync {
+    /// What is asked of one row.
     type Row: Sync;
-    type Outcome;
+    type Outcome: Send;
 
-    fn query<'q>(&'q self, rows: &'q [Self::Row]) -> Query<'q, Postgres, PgArguments>;
+    fn query<'q>(&self, rows: &[&'q Self::Row]) -> Query<'q, Postgres, PgArguments>;
 
     /// What the statement said of each of `rows`.
-    fn read(&self, rows: &[Self::Row], answer: &[PgRow]) -> Result<Vec<Self::Outcome>, sqlx::Error>;
+    fn read(&self, rows: &[&Self::Row], answer: &[PgRow]) -> Result<Vec<Self::Outcome>, sqlx::Error>;
+}
+
+/// Of `all`, the one that `row` is about, by the number in its first column.
+pub(super) fn place<'a, T>(all: &'a mut [T], row: &PgRow) -> Result<&'a mut T, sqlx::Error> {
+    let number: i64 = row.try_get(0)?;
+    let place = usize::try_from(number - 1).ok().and_then(|at| all.get_mut(at));
+    place.ok_or_else(|| sqlx::Error::Decode("an answer to what was not asked".into()))
 }
 
 impl Lane {
@@ -59,7 +67,7 @@ impl Lane {
     pub(super) async fn ask<S: Sheet>(
         &self,
         sheet: &S,
-        rows: &[S::Row],
+        rows: &[&S::Row],
         until: Instant,
     ) -> Vec<Result<S::Outcome, Fault>> {
         let mut outcomes = Vec::with_capacity(rows.len());
@@ -78,7 +86,7 @@ impl Lane {
         outcomes
     }
 
-    async fn ask_part<S: Sheet>(&self, sheet: &S, part: &[S::Row], until: Instant) -> Result<Vec<S::Outcome>, Fault> {
+    async fn ask_part<S: Sheet>(&self, sheet: &S, part: &[&S::Row], until: Instant) -> Result<Vec<S::Outcome>, Fault> {
         if Instant::now() >= until {
             return Err(Fault::timed_out());
         }

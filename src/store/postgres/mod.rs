@@ -37,12 +37,14 @@
 //! pool sets up per connection (`after_connect`) the two connections of this store do not have: name the schema with
 //! [`table`](PostgresStoreBuilder::table), or set the search path in the connect options.
 
+mod bid;
 mod builder;
 mod claims;
 mod fault;
 mod lane;
 mod purge;
 mod schema;
+mod settle;
 mod settles;
 mod store;
 mod table;

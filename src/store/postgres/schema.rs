@@ -17,7 +17,9 @@ pub const SCHEMA_SQL: &str = include_str!("sql/schema.sql");
 pub const COMPLETE_SQL: &str = include_str!("sql/complete.sql");
 
 const CLAIM_SQL: &str = include_str!("sql/claim.sql");
+const TAKEOVER_SQL: &str = include_str!("sql/takeover.sql");
 const SETTLE_SQL: &str = include_str!("sql/settle.sql");
+const LOOK_SQL: &str = include_str!("sql/look.sql");
 const PURGE_SQL: &str = include_str!("sql/purge.sql");
 
 /// Held while the table is created: of two that create it at once, `IF NOT EXISTS` lets one fail.
@@ -29,7 +31,9 @@ pub(super) struct Statements {
     pub(super) table: TableName,
     pub(super) schema: Arc<str>,
     pub(super) claim: Arc<str>,
+    pub(super) takeover: Arc<str>,
     pub(super) settle: Arc<str>,
+    pub(super) look: Arc<str>,
     pub(super) complete: Arc<str>,
     pub(super) purge: Arc<str>,
 }
@@ -40,7 +44,9 @@ impl Statements {
         Self {
             schema: render(SCHEMA_SQL),
             claim: render(CLAIM_SQL),
+            takeover: render(TAKEOVER_SQL),
             settle: render(SETTLE_SQL),
+            look: render(LOOK_SQL),
             complete: render(COMPLETE_SQL),
             purge: render(PURGE_SQL),
             table,

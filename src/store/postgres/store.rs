@@ -5,10 +5,12 @@ use std::time::Duration;
 use sqlx::PgPool;
 
 use super::PostgresStoreBuilder;
-use super::claims::{Bid, Bidden, Claims};
+use super::bid::{Bid, Bidden};
+use super::claims::Claims;
 use super::purge::Purge;
 use super::schema::Statements;
-use super::settles::{Settle, Settled, Settles};
+use super::settle::{Settle, Settled};
+use super::settles::Settles;
 use crate::EventKey;
 use crate::store::group::Group;
 use crate::store::{
@@ -82,8 +84,8 @@ impl PostgresStore {
         deadline: Duration,
         purge_every: Option<Duration>,
     ) -> Self {
-        let settles = Group::new(Settles::new(pool.clone(), deadline, statements.settle.clone()));
-        let claims = Claims::new(pool.clone(), deadline, statements.claim.clone(), settles.clone());
+        let settles = Group::new(Settles::new(pool.clone(), deadline, &statements));
+        let claims = Claims::new(pool.clone(), deadline, &statements, settles.clone());
         let purge = Purge::new(pool.clone(), statements.purge.clone(), purge_every);
         let enlistment = Enlistment::new(Dialect::Postgres, statements.complete.clone());
         let (claims, purge) = (Group::new(claims), Arc::new(purge));

@@ -1,0 +1,176 @@
+use std::sync::Arc;
+
+use sqlx::postgres::{PgArguments, PgRow, Postgres};
+use sqlx::query::Query;
+use sqlx::{AssertSqlSafe, Row as _};
+
+use super::lane::{Sheet, place};
+use super::settle::Settle;
+use super::text::{milliseconds, storable};
+use crate::EventKey;
+use crate::store::{Claim, ClaimRequest, ClaimToken, Fingerprint};
+
+/// One claim, as it is asked for in a batch.
+pub(super) struct Bid {
+    key: EventKey,
+    token: ClaimToken,
+    lease_ms: i64,
+    fingerprint: Fingerprint,
+    event_type: Option<Box<str>>,
+}
+
+/// How it was answered.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Bidden {
+    Answered(Claim),
+    Fresh {
+        attempt: u32,
+        /// When the lease ends: tells the claim from a later one under the same token. Not there if another question of the same
+        /// batch was answered by the same claim.
+        fence: Option<i64>,
+    },
+    /// Another transaction has the row in hand, or had it a moment ago. To be asked again.
+    Contended {
+        same_body: bool,
+    },
+}
+
+/// What the statements say of a key.
+#[derive(Clone, Copy)]
+pub(super) enum Said {
+    Fresh {
+        attempt: u32,
+        fence: i64,
+    },
+    Running {
+        holder: ClaimToken,
+        fingerprint: Fingerprint,
+    },
+    Completed {
+        fingerprint: Fingerprint,
+    },
+    /// It is free to take, and not taken.
+    Free {
+        fingerprint: Fingerprint,
+    },
+    /// Somebody else inserted it meanwhile.
+    Unseen,
+}
+
+impl Bid {
+    pub(super) fn new(request: &ClaimRequest<'_>) -> Self {
+        Self {
+            key: request.key.clone(),
+            token: request.token,
+            lease_ms: milliseconds(request.lease),
+            fingerprint: request.fingerprint,
+            event_type: request.event_type.map(storable),
+        }
+    }
+
+    pub(super) fn key(&self) -> &str {
+        self.key.as_str()
+    }
+
+    pub(super) fn token(&self) -> ClaimToken {
+        self.token
+    }
+
+    /// Gives the claim back that this bid has won.
+    pub(super) fn taken_back(self, fence: i64) -> Settle {
+        Settle::unheard(self.key, self.token, fence)
+    }
+
+    /// What this bid is answered, when the statement was asked for `leader`. `alone`: nobody else asked under the same token.
+    pub(super) fn judge(&self, said: Said, leader: &Self, alone: bool) -> Bidden {
+        let same_body = |fingerprint| self.fingerprint == fingerprint;
+        match said {
+            Said::Fresh { attempt, fence } if self.token == leader.token => {
+                Bidden::Fresh { attempt, fence: alone.then_some(fence) }
+            }
+            Said::Fresh { .. } => Bidden::Answered(Claim::InFlight { same_body: same_body(leader.fingerprint) }),
+            // One's own claim, which is free to take: the statement was not asked for this token.
+            Said::Running { holder, fingerprint } if holder == self.token => {
+                Bidden::Contended { same_body: same_body(fingerprint) }
+            }
+            Said::Running { fingerprint, .. } => {
+                Bidden::Answered(Claim::InFlight { same_body: same_body(fingerprint) })
+            }
+            Said::Completed { fingerprint } => Bidden::Answered(Claim::Completed { same_body: same_body(fingerprint) }),
+            Said::Free { fingerprint } => Bidden::Contended { same_body: same_body(fingerprint) },
+            Said::Unseen => Bidden::Contended { same_body: true },
+        }
+    }
+}
+
+/// Claims, in the order of their keys.
+pub(super) struct ClaimSheet(pub(super) Arc<str>);
+
+impl Sheet for ClaimSheet {
+    type Row = Bid;
+    type Outcome = Said;
+
+    fn query<'q>(&self, bids: &[&'q Bid]) -> Query<'q, Postgres, PgArguments> {
+        query(&self.0, bids)
+    }
+
+    fn read(&self, bids: &[&Bid], answer: &[PgRow]) -> Result<Vec<Said>, sqlx::Error> {
+        let mut said = vec![Said::Unseen; bids.len()];
+        for row in answer {
+            let key: &str = row.try_get(0)?;
+            let at = bids.binary_search_by(|bid| bid.key().cmp(key));
+            let at = at.map_err(|_| sqlx::Error::Decode("an answer to what was not asked".into()))?;
+            said[at] = read(row)?;
+        }
+        Ok(said)
+    }
+}
+
+/// Claims that are free to take; `None` for what was not.
+pub(super) struct TakeoverSheet(pub(super) Arc<str>);
+
+impl Sheet for TakeoverSheet {
+    type Row = Bid;
+    type Outcome = Option<Said>;
+
+    fn query<'q>(&self, bids: &[&'q Bid]) -> Query<'q, Postgres, PgArguments> {
+        query(&self.0, bids)
+    }
+
+    fn read(&self, bids: &[&Bid], answer: &[PgRow]) -> Result<Vec<Option<Said>>, sqlx::Error> {
+        let mut taken = vec![None; bids.len()];
+        for row in answer {
+            let attempts: i32 = row.try_get(1)?;
+            let fresh = Said::Fresh { attempt: attempts.unsigned_abs(), fence: row.try_get(2)? };
+            *place(&mut taken, row)? = Some(fresh);
+        }
+        Ok(taken)
+    }
+}
+
+fn query<'q>(sql: &Arc<str>, bids: &[&'q Bid]) -> Query<'q, Postgres, PgArguments> {
+    sqlx::query(AssertSqlSafe(sql.clone()))
+        .bind(bids.iter().map(|bid| bid.key()).collect::<Vec<_>>())
+        .bind(bids.iter().map(|bid| bid.token.as_bytes().as_slice()).collect::<Vec<_>>())
+        .bind(bids.iter().map(|bid| bid.lease_ms).collect::<Vec<_>>())
+        .bind(bids.iter().map(|bid| bid.fingerprint.as_u64().cast_signed()).collect::<Vec<_>>())
+        .bind(bids.iter().map(|bid| bid.event_type.as_deref()).collect::<Vec<_>>())
+}
+
+fn read(row: &PgRow) -> Result<Said, sqlx::Error> {
+    let state: &str = row.try_get(1)?;
+    if state == "fresh" {
+        return Ok(Said::Fresh { attempt: 1, fence: row.try_get(4)? });
+    }
+    let fingerprint: i64 = row.try_get(3)?;
+    let fingerprint = Fingerprint::from_u64(fingerprint.cast_unsigned());
+    match state {
+        "free" => Ok(Said::Free { fingerprint }),
+        "running" => {
+            let holder: [u8; 16] = row.try_get(2)?;
+            Ok(Said::Running { holder: ClaimToken::from_bytes(holder), fingerprint })
+        }
+        "completed" | "failed" => Ok(Said::Completed { fingerprint }),
+        other => Err(sqlx::Error::Decode(format!("an event's state is {other:?}").into())),
+    }
+}

@@ -1,0 +1,146 @@
+use std::sync::Arc;
+use std::time::Duration;
+
+use sqlx::postgres::{PgArguments, PgRow, Postgres};
+use sqlx::query::Query;
+use sqlx::{AssertSqlSafe, Row as _};
+
+use super::lane::{Sheet, place};
+use super::text::{milliseconds, storable};
+use crate::EventKey;
+use crate::store::{ClaimRequest, ClaimToken, Completion, Hold};
+
+/// How long a released event is remembered, for the number of its attempts.
+const RELEASED_FOR: Duration = Duration::from_secs(24 * 3600);
+
+/// One renewal, completion or release, as it is asked for in a batch.
+pub(super) struct Settle {
+    pub(super) key: EventKey,
+    token: ClaimToken,
+    becomes: Becomes,
+    /// How long from now it stays so.
+    span_ms: i64,
+    summary: Option<Box<str>>,
+    /// The claim that is meant, of several under the token.
+    fence: Option<i64>,
+}
+
+/// How it was answered.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Settled {
+    Done(Hold),
+    /// The claim is the token's, and another transaction has the row in hand. To be asked again.
+    Contended,
+}
+
+/// The state that a claim is brought to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Becomes {
+    Running,
+    Completed,
+    Failed,
+    Released,
+}
+
+impl Becomes {
+    fn as_str(self) -> &'static str {
+        match self {
+            Self::Running => "running",
+            Self::Completed => "completed",
+            Self::Failed => "failed",
+            Self::Released => "released",
+        }
+    }
+
+    /// Whether it was done before under the same token, and the reply lost.
+    fn is_done_by(self, state: &str) -> bool {
+        match self {
+            Self::Running => false,
+            Self::Completed | Self::Failed => matches!(state, "completed" | "failed"),
+            Self::Released => state == "released",
+        }
+    }
+}
+
+impl Settle {
+    pub(super) fn renew(claim: &ClaimRequest<'_>) -> Self {
+        Self::new(claim.key.clone(), claim.token, Becomes::Running, claim.lease)
+    }
+
+    pub(super) fn complete(claim: &ClaimRequest<'_>, completion: &Completion<'_>) -> Self {
+        let becomes = if completion.failed { Becomes::Failed } else { Becomes::Completed };
+        let summary = Some(storable(completion.summary));
+        Self { summary, ..Self::new(claim.key.clone(), claim.token, becomes, completion.retention) }
+    }
+
+    pub(super) fn release(key: &EventKey, token: ClaimToken) -> Self {
+        Self::new(key.clone(), token, Becomes::Released, RELEASED_FOR)
+    }
+
+    /// Releases a claim that whoever asked for it does not know of, and no later one under the same token.
+    pub(super) fn unheard(key: EventKey, token: ClaimToken, fence: i64) -> Self {
+        Self { fence: Some(fence), ..Self::new(key, token, Becomes::Released, RELEASED_FOR) }
+    }
+
+    fn new(key: EventKey, token: ClaimToken, becomes: Becomes, span: Duration) -> Self {
+        Self { key, token, becomes, span_ms: milliseconds(span), summary: None, fence: None }
+    }
+
+    /// What is to be said of a row in this state that was not settled.
+    fn judge(&self, own: bool, state: &str) -> Settled {
+        match state {
+            "running" if own && self.fence.is_none() => Settled::Contended,
+            _ if own && self.becomes.is_done_by(state) => Settled::Done(Hold::Held),
+            _ => Settled::Done(Hold::Lost),
+        }
+    }
+}
+
+/// Settlements; those that were not done are contended, until they are looked at.
+pub(super) struct SettleSheet(pub(super) Arc<str>);
+
+impl Sheet for SettleSheet {
+    type Row = Settle;
+    type Outcome = Settled;
+
+    fn query<'q>(&self, settles: &[&'q Settle]) -> Query<'q, Postgres, PgArguments> {
+        sqlx::query(AssertSqlSafe(self.0.clone()))
+            .bind(settles.iter().map(|settle| settle.key.as_str()).collect::<Vec<_>>())
+            .bind(settles.iter().map(|settle| settle.token.as_bytes().as_slice()).collect::<Vec<_>>())
+            .bind(settles.iter().map(|settle| settle.becomes.as_str()).collect::<Vec<_>>())
+            .bind(settles.iter().map(|settle| settle.span_ms).collect::<Vec<_>>())
+            .bind(settles.iter().map(|settle| settle.summary.as_deref()).collect::<Vec<_>>())
+            .bind(settles.iter().map(|settle| settle.fence).collect::<Vec<_>>())
+    }
+
+    fn read(&self, settles: &[&Settle], answer: &[PgRow]) -> Result<Vec<Settled>, sqlx::Error> {
+        let mut said = vec![Settled::Contended; settles.len()];
+        for row in answer {
+            *place(&mut said, row)? = Settled::Done(Hold::Held);
+        }
+        Ok(said)
+    }
+}
+
+/// Why settlements were not done. What has no row is lost.
+pub(super) struct LookSheet(pub(super) Arc<str>);
+
+impl Sheet for LookSheet {
+    type Row = Settle;
+    type Outcome = Settled;
+
+    fn query<'q>(&self, settles: &[&'q Settle]) -> Query<'q, Postgres, PgArguments> {
+        sqlx::query(AssertSqlSafe(self.0.clone()))
+            .bind(settles.iter().map(|settle| settle.key.as_str()).collect::<Vec<_>>())
+            .bind(settles.iter().map(|settle| settle.token.as_bytes().as_slice()).collect::<Vec<_>>())
+    }
+
+    fn read(&self, settles: &[&Settle], answer: &[PgRow]) -> Result<Vec<Settled>, sqlx::Error> {
+        let mut said: Vec<_> = settles.iter().map(|settle| (*settle, Settled::Done(Hold::Lost))).collect();
+        for row in answer {
+            let (settle, settled) = place(&mut said, row)?;
+            *settled = settle.judge(row.try_get(1)?, row.try_get(2)?);
+        }
+        Ok(said.into_iter().map(|(_, settled)| settled).collect())
+    }
+}

@@ -1,0 +1,4 @@
+-- How the claims are that could not be settled.
+SELECT a.n, e.token = a.token AS own, e.state
+  FROM unnest($1::text[], $2::bytea[]) WITH ORDINALITY AS a (key, token, n)
+  JOIN webhook_events e ON e.key = a.key COLLATE "C"

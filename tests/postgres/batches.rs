@@ -90,6 +90,21 @@ async fn bad_row_fails_alone() {
     assert_eq!(answers.into_iter().filter(|answer| matches!(answer, Ok(Hold::Held))).count(), 50);
 }
 
+#[tokio::test]
+async fn row_that_this_store_never_wrote_fails_alone() {
+    let bed = Bed::new().await;
+    let keys: Vec<_> = (0..20).map(|n| key(&n.to_string())).collect();
+    let claims: Vec<_> = keys.iter().map(|key| bed.claim(key, token(1))).collect();
+    join_all(claims.iter().map(|claim| bed.store.claim(claim))).await;
+    bed.run(&format!("UPDATE events SET state = 'odd' WHERE key = '{}'", keys[7].as_str())).await;
+    for (n, answer) in join_all(claims.iter().map(|claim| bed.store.claim(claim))).await.into_iter().enumerate() {
+        match n {
+            7 => assert_eq!(answer.expect_err("unreadable").kind(), StoreErrorKind::Corrupt),
+            _ => assert_eq!(answer.expect("an answer"), FRESH),
+        }
+    }
+}
+
 /// Nobody but this store inserts; if somebody does, only those who ask for that key have to wait.
 #[tokio::test]
 async fn key_that_an_open_transaction_inserts_is_in_flight_and_delays_no_other() {

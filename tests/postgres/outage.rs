@@ -149,7 +149,7 @@ async fn connection_that_was_closed_while_idle_costs_no_delivery() {
         let answer = receiver.deliver(&format!("evt_{n}")).await;
         assert_eq!(answer.outcome, Some(Outcome::Completed), "{n}");
         let ended = "SELECT pg_terminate_backend(pid, 10000) FROM pg_stat_activity WHERE application_name LIKE 'tower-webhook%'";
-        assert_eq!(run_on(&mut operator, ended.to_owned()).await, 2, "claims and settlements have one each");
+        assert!(run_on(&mut operator, ended.to_owned()).await >= 2, "claims and settlements have their own");
     }
     receiver.check(&server).await;
 }

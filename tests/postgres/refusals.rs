@@ -148,7 +148,7 @@ async fn row_36_full_disk_is_a_503_until_there_is_room() {
             break error;
         }
     };
-    assert_eq!(full.as_database_error().and_then(|error| error.code()).as_deref(), Some("53100"), "{full}");
+    assert_eq!(full.as_database_error().and_then(sqlx::error::DatabaseError::code).as_deref(), Some("53100"), "{full}");
     // Smaller rows find gaps for a while.
     let tiny = fill.replace("1900", "10").replace("1, 100", "1, 1");
     while sqlx::query(AssertSqlSafe(&*tiny)).execute(&bed.pool).await.is_ok() {}

@@ -48,17 +48,17 @@ impl Fault {
 
 impl From<sqlx::Error> for Fault {
     fn from(error: sqlx::Error) -> Self {
+        let code = error.as_database_error().and_then(sqlx::error::DatabaseError::code);
+        let advice = matches!(code.as_deref(), Some("42P01" | "42703")).then_some(NO_TABLE);
         let (remedy, kind) = match &error {
-            sqlx::Error::Database(database) => of_code(database.code().as_deref().unwrap_or_default()),
+            sqlx::Error::Database(_) => of_code(code.as_deref().unwrap_or_default()),
             sqlx::Error::Io(_) | sqlx::Error::Tls(_) | sqlx::Error::Protocol(_) => {
                 (Remedy::Reconnect, StoreErrorKind::Unavailable)
             }
             sqlx::Error::PoolTimedOut => (Remedy::Nothing, StoreErrorKind::TimedOut),
-            sqlx::Error::ColumnDecode { .. } | sqlx::Error::Decode(_) => (Remedy::Nothing, StoreErrorKind::Corrupt),
+            sqlx::Error::ColumnDecode { .. } | sqlx::Error::Decode(_) => (Remedy::Split, StoreErrorKind::Corrupt),
             _ => (Remedy::Nothing, StoreErrorKind::Unavailable),
         };
-        let code = error.as_database_error().and_then(|error| error.code());
-        let advice = matches!(code.as_deref(), Some("42P01" | "42703")).then_some(NO_TABLE);
         Self { remedy, kind, cause: Some(Cause { advice, error: Arc::new(error) }) }
     }
 }

@@ -2,8 +2,8 @@
 //!
 //! Every claim, renewal, completion and release is committed before it is answered, as durably as the server's
 //! `synchronous_commit` says. Concurrent ones share a statement, a commit and a flush to disk: while one batch is under way
-//! the next one gathers, and nothing waits for a timer. Claims have a connection of their own, and so has everything that
-//! settles them, made with the pool's options but not taken from the pool: two connections in all for each store, however
+//! the next one gathers, and nothing waits for a timer. Claims have two connections of their own, and everything that settles
+//! them has one, made with the pool's options but not taken from the pool: three in all for each store, however
 //! busy it is. The pool itself serves [`migrate`](PostgresStore::migrate) and [`purge`](PostgresStore::purge).
 //!
 //! A row that somebody's transaction holds delays nobody: no statement of this store waits for it. So a handler can put its
@@ -34,7 +34,7 @@
 //! # What it needs
 //!
 //! PostgreSQL 14 or later, and sessions: a pooler in transaction mode between this store and the server does not do. What the
-//! pool sets up per connection (`after_connect`) the two connections of this store do not have: name the schema with
+//! pool sets up per connection (`after_connect`) the connections of this store do not have: name the schema with
 //! [`table`](PostgresStoreBuilder::table), or set the search path in the connect options.
 
 mod bid;

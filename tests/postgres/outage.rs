@@ -14,6 +14,15 @@ use crate::support::proxy::{Proxy, Weather};
 /// The claim deadline is 2 s; this machine may be busy, and what hangs never comes.
 const WELL_WITHIN: Duration = Duration::from_secs(20);
 
+const WARM: usize = 16;
+
+/// Delivers so many that all connections are made.
+async fn warm(receiver: &Receiver) {
+    for n in 0..WARM {
+        assert_eq!(receiver.deliver(&format!("warm_{n}")).await.outcome, Some(Outcome::Completed));
+    }
+}
+
 #[tokio::test]
 async fn row_20_server_that_is_down_is_a_503_until_it_is_back() {
     let mut server = PostgresServer::start();
@@ -82,13 +91,13 @@ async fn row_22_claim_whose_reply_is_swallowed_is_a_503_and_the_retry_runs() {
     let proxy = Proxy::before(server.address()).await;
     let receiver = Receiver::over(server.pool_at(proxy.address));
     receiver.store.migrate().await.expect("a table");
-    assert_eq!(receiver.deliver("evt_0").await.outcome, Some(Outcome::Completed));
+    warm(&receiver).await;
     proxy.set(Weather::SwallowReplies);
     let delivery = receiver.spawn("evt_1");
     let bed = receiver.bed(&server);
     eventually("the claim took effect", async || bed.state(&key("evt_1")).await.is_some()).await;
     assert_unavailable(&delivery.await.expect("no panic"));
-    assert_eq!(receiver.handler.runs(), 1);
+    assert_eq!(receiver.handler.runs(), WARM);
     receiver.settled().await;
     assert_eq!(bed.state(&key("evt_1")).await.as_deref(), Some("released"), "the request arrived, its reply did not");
     proxy.set(Weather::Fair);
@@ -103,7 +112,7 @@ async fn row_22_connection_that_is_cut_in_the_middle_of_a_claim_is_made_again() 
     let proxy = Proxy::before(server.address()).await;
     let receiver = Receiver::over(server.pool_at(proxy.address));
     receiver.store.migrate().await.expect("a table");
-    assert_eq!(receiver.deliver("evt_0").await.outcome, Some(Outcome::Completed));
+    warm(&receiver).await;
     proxy.set(Weather::SwallowReplies);
     let delivery = receiver.spawn("evt_1");
     let bed = receiver.bed(&server);
@@ -115,7 +124,7 @@ async fn row_22_connection_that_is_cut_in_the_middle_of_a_claim_is_made_again() 
     assert!(answer.status.is_success() || answer.status == StatusCode::SERVICE_UNAVAILABLE, "{answer:?}");
     receiver.settled().await;
     receiver.deliver_until_acknowledged("evt_1").await;
-    assert_eq!(receiver.handler.runs(), 2);
+    assert_eq!(receiver.handler.runs(), WARM + 1);
     receiver.check(&server).await;
 }
 

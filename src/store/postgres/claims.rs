@@ -10,8 +10,9 @@ use super::schema::Statements;
 use super::settles::Settles;
 use crate::store::group::{Answers, Engine, Group};
 
-/// An insertion waits for another transaction that is inserting the same key, which is another instance's batch, and over in
-/// no time; or else somebody's own, and then only those who asked for that key may have to wait.
+/// An insertion waits for another transaction that is inserting the same key, or has changed it since this statement began. That is
+/// another instance's batch, and over in no time; or else somebody's own, and then only those who asked for that key may have
+/// to wait.
 const LOCK_TIMEOUT: Duration = Duration::from_millis(100);
 
 /// Answers batches of claims on a connection of its own.

@@ -12,6 +12,9 @@ use crate::telemetry;
 /// How often a batch that met another transaction is asked again.
 const RETRIES: usize = 8;
 
+/// As good as for ever, and nothing overflows by it.
+const LONGEST_DEADLINE: Duration = Duration::from_secs(24 * 3600);
+
 /// What makes every plan the one it is meant to be: by index for each row, whatever the table's size and however old its
 /// statistics, and made once. Isolation above the default would only make batches fail.
 const SETTINGS: &str = "SET plan_cache_mode = force_generic_plan; \
@@ -49,10 +52,11 @@ pub(super) fn place<'a, T>(all: &'a mut [T], row: &PgRow) -> Result<&'a mut T, s
 impl Lane {
     /// `lock_timeout` ends the wait for another transaction.
     pub(super) fn new(name: &'static str, pool: PgPool, deadline: Duration, lock_timeout: Duration) -> Self {
+        let deadline = deadline.min(LONGEST_DEADLINE);
         // The server gives up when this side does, so that nothing takes effect long after its batch was given up.
         let settings = format!(
-            "{SETTINGS} SET statement_timeout = {}; SET lock_timeout = {}",
-            deadline.as_millis().clamp(1, i32::MAX as u128),
+            "{SETTINGS}SET statement_timeout = {}; SET lock_timeout = {}",
+            deadline.as_millis(),
             lock_timeout.as_millis()
         );
         Self { name, pool, settings, deadline, kept: Mutex::new(None) }

@@ -49,6 +49,8 @@ mod verbs;
 pub use self::redis::{RedisStore, RedisStoreBuilder};
 #[cfg(feature = "postgres")]
 pub use self::postgres::{PostgresStore, PostgresStoreBuilder};
+#[cfg(feature = "sqlite")]
+pub use self::sqlite::{SqliteStore, SqliteStoreBuilder};
 pub use self::{
     breaker::BreakerStore,
     claim::{Claim, ClaimRequest, Completion, Fingerprint, Hold},

@@ -1,0 +1,35 @@
+use std::sync::Arc;
+
+use crate::store::{StoreError, StoreErrorKind};
+
+/// Why a batch could not be written, or not even read.
+#[derive(Clone, Debug)]
+pub(super) enum Fault {
+    /// Another connection holds the lock. Nothing was written, so the same can be asked again.
+    Locked,
+    /// The file, the disk, or the connection. The connection is not used again.
+    Broken(Arc<sqlx::Error>),
+}
+
+/// SQLite's primary result codes for "not now": SQLITE_BUSY (in WAL mode also for a snapshot that is no longer the newest),
+/// SQLITE_LOCKED, and SQLITE_PROTOCOL, which is a lost race for a lock.
+const NOT_NOW: [i32; 3] = [5, 6, 15];
+
+impl From<sqlx::Error> for Fault {
+    fn from(error: sqlx::Error) -> Self {
+        let code = error.as_database_error().and_then(|error| error.code()?.parse::<i32>().ok());
+        match code {
+            Some(code) if NOT_NOW.contains(&(code & 0xff)) => Self::Locked,
+            _ => Self::Broken(Arc::new(error)),
+        }
+    }
+}
+
+impl From<&Fault> for StoreError {
+    fn from(fault: &Fault) -> Self {
+        match fault {
+            Fault::Locked => Self::new(StoreErrorKind::Locked),
+            Fault::Broken(error) => Self::unavailable(error.clone()),
+        }
+    }
+}

@@ -1,0 +1,119 @@
+use std::sync::Arc;
+
+use super::time::millis;
+use crate::EventKey;
+use crate::store::{Claim, ClaimRequest, ClaimToken, Completion, Fingerprint, Hold};
+
+/// What a batch is asked about one key.
+#[derive(Clone)]
+pub(super) struct Question {
+    pub(super) key: Arc<str>,
+    pub(super) token: ClaimToken,
+    pub(super) verb: Verb,
+}
+
+#[derive(Clone)]
+pub(super) enum Verb {
+    Claim(Bid),
+    Renew(Bid),
+    Complete(Bid, Done),
+    Release,
+    /// Releases a claim whose answer nobody heard, unless the same token has claimed or renewed since.
+    Abandon {
+        lease_until: i64,
+    },
+}
+
+/// What a claim writes.
+#[derive(Clone)]
+pub(super) struct Bid {
+    /// In milliseconds.
+    pub(super) lease: i64,
+    pub(super) fingerprint: Fingerprint,
+    pub(super) event_type: Option<Arc<str>>,
+}
+
+/// What a completion writes.
+#[derive(Clone)]
+pub(super) struct Done {
+    pub(super) failed: bool,
+    pub(super) summary: Arc<str>,
+    /// In milliseconds.
+    pub(super) retention: i64,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Answer {
+    /// The claim is the caller's, until then.
+    Taken {
+        attempt: u32,
+        lease_until: i64,
+    },
+    /// It is not.
+    Seen(Claim),
+    Settled(Hold),
+}
+
+impl Question {
+    pub(super) fn claim(request: &ClaimRequest<'_>) -> Self {
+        Self::new(request.key, request.token, Verb::Claim(Bid::of(request)))
+    }
+
+    pub(super) fn renew(claim: &ClaimRequest<'_>) -> Self {
+        Self::new(claim.key, claim.token, Verb::Renew(Bid::of(claim)))
+    }
+
+    pub(super) fn complete(claim: &ClaimRequest<'_>, completion: &Completion<'_>) -> Self {
+        let done = Done {
+            failed: completion.failed,
+            summary: completion.summary.into(),
+            retention: millis(completion.retention),
+        };
+        Self::new(claim.key, claim.token, Verb::Complete(Bid::of(claim), done))
+    }
+
+    pub(super) fn release(key: &EventKey, token: ClaimToken) -> Self {
+        Self::new(key, token, Verb::Release)
+    }
+
+    /// What to ask when nobody heard that this was answered with `answer`; nothing, if no claim was taken.
+    pub(super) fn after_unheard(self, answer: Answer) -> Option<Self> {
+        match answer {
+            Answer::Taken { lease_until, .. } => Some(Self { verb: Verb::Abandon { lease_until }, ..self }),
+            Answer::Seen(_) | Answer::Settled(_) => None,
+        }
+    }
+
+    fn new(key: &EventKey, token: ClaimToken, verb: Verb) -> Self {
+        Self { key: key.as_str().into(), token, verb }
+    }
+}
+
+impl Bid {
+    fn of(request: &ClaimRequest<'_>) -> Self {
+        Self {
+            lease: millis(request.lease),
+            fingerprint: request.fingerprint,
+            event_type: request.event_type.map(Into::into),
+        }
+    }
+}
+
+impl Answer {
+    /// How a claim was answered.
+    pub(super) fn into_claim(self) -> Claim {
+        match self {
+            Self::Taken { attempt, .. } => Claim::Fresh { attempt: Some(attempt) },
+            Self::Seen(claim) => claim,
+            Self::Settled(_) => unreachable!("a claim is taken or seen"),
+        }
+    }
+
+    /// How anything else was answered.
+    pub(super) fn into_hold(self) -> Hold {
+        match self {
+            Self::Settled(hold) => hold,
+            Self::Taken { .. } | Self::Seen(_) => unreachable!("only claims are taken or seen"),
+        }
+    }
+}

@@ -1,0 +1,177 @@
+//! What each verb makes of one row. No SQL here: the rows of a batch are read, changed by these functions, and written back.
+
+use std::sync::Arc;
+
+use super::question::{Answer, Bid, Done, Question, Verb};
+use super::time::Now;
+use crate::store::{Claim, ClaimToken, Fingerprint, Hold};
+
+/// How long there is a trace of a claim that was released, or that lapsed and that nobody came back for: its attempts go on
+/// being counted. In milliseconds.
+const TRACE_KEPT: i64 = 24 * 3600 * 1000;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum State {
+    Running,
+    Completed,
+    Failed,
+    Released,
+}
+
+impl State {
+    const ALL: [Self; 4] = [Self::Running, Self::Completed, Self::Failed, Self::Released];
+
+    pub(super) const fn as_str(self) -> &'static str {
+        match self {
+            Self::Running => "running",
+            Self::Completed => "completed",
+            Self::Failed => "failed",
+            Self::Released => "released",
+        }
+    }
+
+    pub(super) fn parse(text: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|state| state.as_str() == text)
+    }
+}
+
+/// A row, but for its key.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Record {
+    pub(super) state: State,
+    pub(super) token: ClaimToken,
+    /// On the boot clock. None when it was another boot's, and once the claim is settled.
+    pub(super) lease_until: Option<i64>,
+    pub(super) received_at: i64,
+    pub(super) processed_at: Option<i64>,
+    pub(super) attempts: u32,
+    pub(super) summary: Option<Arc<str>>,
+    pub(super) fingerprint: Fingerprint,
+    pub(super) event_type: Option<Arc<str>>,
+    pub(super) expires_at: i64,
+}
+
+/// An answer, and the record as it is to be from now on, if it changes.
+pub(super) type Decision = (Answer, Option<Record>);
+
+/// Decides one question about a key of which this is stored.
+pub(super) fn decide(stored: Option<&Record>, question: &Question, now: &Now) -> Decision {
+    let stored = stored.filter(|record| !record.is_over(now));
+    let token = question.token;
+    match &question.verb {
+        Verb::Claim(bid) => claim(stored, token, bid, now),
+        Verb::Renew(bid) => renew(stored, token, bid, now),
+        Verb::Complete(bid, done) => complete(stored, token, bid, done, now),
+        Verb::Release => release(stored, token, now),
+        Verb::Abandon { lease_until } => {
+            release(stored.filter(|record| record.lease_until == Some(*lease_until)), token, now)
+        }
+    }
+}
+
+fn claim(stored: Option<&Record>, token: ClaimToken, bid: &Bid, now: &Now) -> Decision {
+    let same_body = stored.is_some_and(|record| record.fingerprint == bid.fingerprint);
+    let (attempts, received_at) = match stored {
+        None => (1, now.wall),
+        Some(record) => match record.state {
+            State::Completed | State::Failed => return (Answer::Seen(Claim::Completed { same_body }), None),
+            State::Running if record.token == token => (record.attempts, record.received_at),
+            State::Running if !record.has_lapsed(now) => return (Answer::Seen(Claim::InFlight { same_body }), None),
+            State::Running | State::Released => (record.attempts.saturating_add(1), record.received_at),
+        },
+    };
+    let mut taken = Record { attempts, received_at, ..Record::running(token, bid, now) };
+    // Never the same twice: an unheard claim is told from a later one of its token by its lease.
+    if let (Some(before), Some(until)) = (stored, &mut taken.lease_until)
+        && before.lease_until == Some(*until)
+    {
+        *until += 1;
+    }
+    let lease_until = taken.lease_until.unwrap_or_default();
+    (Answer::Taken { attempt: attempts, lease_until }, Some(taken))
+}
+
+fn renew(stored: Option<&Record>, token: ClaimToken, bid: &Bid, now: &Now) -> Decision {
+    let renewed = Record::running(token, bid, now);
+    match stored {
+        None => held(renewed),
+        Some(record) if record.is_held_by(token) => {
+            held(Record { lease_until: renewed.lease_until, expires_at: renewed.expires_at, ..record.clone() })
+        }
+        Some(_) => LOST,
+    }
+}
+
+fn complete(stored: Option<&Record>, token: ClaimToken, bid: &Bid, done: &Done, now: &Now) -> Decision {
+    let record = match stored {
+        None => Record::running(token, bid, now),
+        Some(record) if record.is_held_by(token) => record.clone(),
+        Some(record) if record.is_completed() && record.token == token => return HELD_ALREADY,
+        Some(_) => return LOST,
+    };
+    held(Record {
+        state: if done.failed { State::Failed } else { State::Completed },
+        lease_until: None,
+        processed_at: Some(now.wall),
+        summary: Some(done.summary.clone()),
+        expires_at: now.wall + done.retention,
+        ..record
+    })
+}
+
+fn release(stored: Option<&Record>, token: ClaimToken, now: &Now) -> Decision {
+    match stored {
+        // As good as released. Not lost: nobody else has it, and it was not completed.
+        None => HELD_ALREADY,
+        Some(record) if record.is_held_by(token) => held(Record {
+            state: State::Released,
+            lease_until: None,
+            expires_at: now.wall + TRACE_KEPT,
+            ..record.clone()
+        }),
+        Some(record) if record.state == State::Released && record.token == token => HELD_ALREADY,
+        Some(_) => LOST,
+    }
+}
+
+const LOST: Decision = (Answer::Settled(Hold::Lost), None);
+const HELD_ALREADY: Decision = (Answer::Settled(Hold::Held), None);
+
+fn held(record: Record) -> Decision {
+    (Answer::Settled(Hold::Held), Some(record))
+}
+
+impl Record {
+    /// A first claim.
+    fn running(token: ClaimToken, bid: &Bid, now: &Now) -> Self {
+        Self {
+            state: State::Running,
+            token,
+            lease_until: Some(now.lease + bid.lease),
+            received_at: now.wall,
+            processed_at: None,
+            attempts: 1,
+            summary: None,
+            fingerprint: bid.fingerprint,
+            event_type: bid.event_type.clone(),
+            expires_at: now.wall + bid.lease + TRACE_KEPT,
+        }
+    }
+
+    fn is_held_by(&self, token: ClaimToken) -> bool {
+        self.state == State::Running && self.token == token
+    }
+
+    fn is_completed(&self) -> bool {
+        matches!(self.state, State::Completed | State::Failed)
+    }
+
+    fn has_lapsed(&self, now: &Now) -> bool {
+        self.lease_until.is_none_or(|until| until <= now.lease)
+    }
+
+    /// As if it had never been. Not so a running claim, which only another claim ends.
+    fn is_over(&self, now: &Now) -> bool {
+        self.state != State::Running && self.expires_at <= now.wall
+    }
+}

@@ -1,0 +1,193 @@
+use std::fmt::Write as _;
+use std::sync::Arc;
+
+use sqlx::query::Query;
+use sqlx::sqlite::{Sqlite, SqliteArguments};
+use sqlx::{AssertSqlSafe, Row as _, sqlite::SqliteRow};
+
+use super::record::{Record, State};
+use super::table::Table;
+use super::time::Now;
+use crate::store::{ClaimToken, Fingerprint};
+
+/// Completes a claim inside of a handler's own transaction, in the default table, for drivers other than sqlx: effect and
+/// completion are committed together, or neither is.
+///
+/// Parameters: `?1` the key (text, [`EventKey::as_str`](crate::EventKey::as_str)), `?2` the token (16 bytes), `?3` a summary (text), `?4` the
+/// retention in milliseconds (integer). If it changes no row the claim is lost: roll back. The transaction must have
+/// begun with `BEGIN IMMEDIATE`.
+pub const COMPLETE_SQL: &str = r#"UPDATE "webhook_events" SET
+    state = 'completed', lease_until = NULL, summary = ?3,
+    processed_at = CAST((julianday('now') - 2440587.5) * 86400000 AS INTEGER),
+    expires_at = CAST((julianday('now') - 2440587.5) * 86400000 AS INTEGER) + ?4
+WHERE key = ?1 AND token = ?2 AND state = 'running'"#;
+
+/// How many rows one statement takes. Prepared once each; what is left over is unbound, which is NULL, and skipped.
+const SIZES: [usize; 3] = [1, 8, LARGEST];
+pub(super) const LARGEST: usize = 64;
+
+/// Expired rows that go with one batch: enough to keep up with the claims, too few to be felt.
+pub(super) const PURGED_AT_ONCE: u64 = 256;
+
+const COLUMNS: [&str; 12] = [
+    "key",
+    "event_type",
+    "state",
+    "token",
+    "boot",
+    "lease_until",
+    "received_at",
+    "processed_at",
+    "attempts",
+    "summary",
+    "fingerprint",
+    "expires_at",
+];
+
+pub(super) type Statement = Query<'static, Sqlite, SqliteArguments>;
+
+/// The texts for one table.
+pub(super) struct Statements {
+    pub(super) schema: Arc<str>,
+    pub(super) complete: Arc<str>,
+    reads: [Arc<str>; SIZES.len()],
+    writes: [Arc<str>; SIZES.len()],
+    purge: Arc<str>,
+}
+
+impl Statements {
+    pub(super) fn new(table: &Table) -> Self {
+        Self {
+            schema: schema(table).into(),
+            complete: COMPLETE_SQL.replace(&Table::default().to_string(), &table.to_string()).into(),
+            reads: SIZES.map(|rows| read(table, rows).into()),
+            writes: SIZES.map(|rows| write(table, rows).into()),
+            purge: purge(table).into(),
+        }
+    }
+
+    /// The rows of up to [`LARGEST`] keys.
+    pub(super) fn read(&self, keys: impl ExactSizeIterator<Item = Arc<str>>) -> Statement {
+        let statement = prepared(&self.reads[size(keys.len())]);
+        keys.fold(statement, Query::bind)
+    }
+
+    /// Writes up to [`LARGEST`] rows, whether or not their keys are there.
+    pub(super) fn write(&self, rows: &[(&str, &Record)], now: &Now) -> Statement {
+        rows.iter().fold(prepared(&self.writes[size(rows.len())]), |statement, (key, record)| {
+            bind(statement, key, record, now)
+        })
+    }
+
+    /// Deletes some of what has expired. A running claim goes only if its lease has lapsed as well, by the clock of leases.
+    pub(super) fn purge(&self, now: &Now) -> Statement {
+        prepared(&self.purge).bind(now.wall).bind(now.boot.clone()).bind(now.lease).bind(PURGED_AT_ONCE as i64)
+    }
+}
+
+/// Reads a row of [`Statements::read`]: its key, and the rest unless somebody else wrote it.
+pub(super) fn parse(row: &SqliteRow, now: &Now) -> Result<(String, Result<Record, sqlx::Error>), sqlx::Error> {
+    Ok((row.try_get("key")?, record(row, now)))
+}
+
+fn record(row: &SqliteRow, now: &Now) -> Result<Record, sqlx::Error> {
+    let unreadable = |what: &str| sqlx::Error::Decode(format!("a row has an unknown {what}").into());
+    let same_boot = row.try_get::<&str, _>("boot")? == &*now.boot;
+    Ok(Record {
+        state: State::parse(row.try_get("state")?).ok_or_else(|| unreadable("state"))?,
+        token: ClaimToken::from_bytes(row.try_get::<&[u8], _>("token")?.try_into().map_err(|_| unreadable("token"))?),
+        lease_until: row.try_get::<Option<i64>, _>("lease_until")?.filter(|_| same_boot),
+        received_at: row.try_get("received_at")?,
+        processed_at: None,
+        attempts: row.try_get::<i64, _>("attempts")?.try_into().map_err(|_| unreadable("number of attempts"))?,
+        summary: None,
+        fingerprint: Fingerprint::from_u64(row.try_get::<i64, _>("fingerprint")?.cast_unsigned()),
+        event_type: row.try_get::<Option<&str>, _>("event_type")?.map(Into::into),
+        expires_at: row.try_get("expires_at")?,
+    })
+}
+
+fn bind(statement: Statement, key: &str, record: &Record, now: &Now) -> Statement {
+    statement
+        .bind(Arc::<str>::from(key))
+        .bind(record.event_type.clone())
+        .bind(record.state.as_str())
+        .bind(record.token.as_bytes().to_vec())
+        .bind(now.boot.clone())
+        .bind(record.lease_until)
+        .bind(record.received_at)
+        .bind(record.processed_at)
+        .bind(i64::from(record.attempts))
+        .bind(record.summary.clone())
+        .bind(record.fingerprint.as_u64().cast_signed())
+        .bind(record.expires_at)
+}
+
+fn prepared(text: &Arc<str>) -> Statement {
+    // Safe: nothing but this file's text and a quoted table name.
+    sqlx::query(AssertSqlSafe(text.clone()))
+}
+
+/// Which of [`SIZES`] holds so many rows.
+fn size(rows: usize) -> usize {
+    SIZES.iter().position(|size| rows <= *size).unwrap_or(SIZES.len() - 1)
+}
+
+fn schema(table: &Table) -> String {
+    format!(
+        r#"CREATE TABLE IF NOT EXISTS {table} (
+    key          TEXT PRIMARY KEY NOT NULL,
+    event_type   TEXT,
+    state        TEXT NOT NULL,
+    token        BLOB NOT NULL,
+    boot         TEXT NOT NULL,
+    lease_until  INTEGER,
+    received_at  INTEGER NOT NULL,
+    processed_at INTEGER,
+    attempts     INTEGER NOT NULL,
+    summary      TEXT,
+    fingerprint  INTEGER NOT NULL,
+    expires_at   INTEGER NOT NULL
+) STRICT, WITHOUT ROWID;
+CREATE INDEX IF NOT EXISTS {index} ON {table} (expires_at);
+"#,
+        index = table.suffixed("_expires_at"),
+    )
+}
+
+fn read(table: &Table, rows: usize) -> String {
+    let mut text = format!(
+        "SELECT key, event_type, state, token, boot, lease_until, received_at, attempts, fingerprint, expires_at \
+         FROM {table} WHERE key IN "
+    );
+    parameters(&mut text, 1, rows);
+    text
+}
+
+fn write(table: &Table, rows: usize) -> String {
+    let mut text = format!("INSERT INTO {table} ({}) SELECT * FROM (VALUES ", COLUMNS.join(", "));
+    for row in 0..rows {
+        text.push_str(if row == 0 { "" } else { ", " });
+        parameters(&mut text, row * COLUMNS.len() + 1, COLUMNS.len());
+    }
+    text.push_str(") WHERE column1 IS NOT NULL ON CONFLICT (key) DO UPDATE SET ");
+    let set: Vec<_> = COLUMNS[1..].iter().map(|column| format!("{column} = excluded.{column}")).collect();
+    text.push_str(&set.join(", "));
+    text
+}
+
+fn purge(table: &Table) -> String {
+    format!(
+        "DELETE FROM {table} WHERE key IN (SELECT key FROM {table} WHERE expires_at <= ?1 \
+         AND (state <> 'running' OR boot <> ?2 OR lease_until IS NULL OR lease_until <= ?3) ORDER BY expires_at LIMIT ?4)"
+    )
+}
+
+/// `(?3, ?4, ?5)`
+fn parameters(text: &mut String, first: usize, count: usize) {
+    for number in first..first + count {
+        let opening = if number == first { "(" } else { ", " };
+        let _ = write!(text, "{opening}?{number}");
+    }
+    text.push(')');
+}

@@ -1,0 +1,156 @@
+use std::fmt;
+use std::future::Future;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use sqlx::sqlite::SqlitePool;
+use tokio::time::Instant;
+
+use super::SqliteStoreBuilder;
+use super::question::{Answer, Question};
+use super::statements::PURGED_AT_ONCE;
+use super::writer::Writer;
+use crate::EventKey;
+use crate::store::group::Group;
+use crate::store::{
+    Claim, ClaimRequest, ClaimToken, Completion, Dialect, Enlistment, Hold, Store, StoreError, StoreErrorKind,
+};
+
+const FIRST_PAUSE: Duration = Duration::from_millis(2);
+const LONGEST_PAUSE: Duration = Duration::from_millis(50);
+
+/// Remembers events in a SQLite file: survives restarts and power loss, and several processes on one machine can share it.
+///
+/// The store writes on a connection of its own, in WAL mode with `synchronous=FULL`: what was answered is on disk. Concurrent calls
+/// share one transaction and one flush.
+///
+/// # One writer
+///
+/// SQLite lets one connection write at a time. While a handler's transaction is open, a call that has to write waits, and fails
+/// with [`StoreErrorKind::Locked`] after [`lock_wait`](SqliteStoreBuilder::lock_wait): new events get a 503, and leases of running ones
+/// are not renewed. Keep transactions short; a third of the lease at the very most. Calls that only read are answered all the
+/// while: duplicates of completed events, and claims of what is in flight.
+///
+/// # Clocks
+///
+/// Leases are on the machine's boot clock: a jump of the wall clock moves none, and after a reboot all are over. (Where there is no
+/// `/proc`, on the time that has passed since the store was opened, counted from the wall clock's time then.) Retention is on the wall
+/// clock, being longer than machines stay up. All processes have to be on one machine, as SQLite's WAL mode demands anyway.
+///
+/// Clones share one connection.
+#[derive(Clone)]
+pub struct SqliteStore {
+    group: Group<Arc<Writer>>,
+    lock_wait: Duration,
+}
+
+impl SqliteStore {
+    /// A store in this file. The file and the table are created if they are missing; the directory is not.
+    ///
+    /// # Errors
+    ///
+    /// If the file cannot be opened or created.
+    pub async fn open(path: impl AsRef<Path>) -> Result<Self, StoreError> {
+        Self::builder().open(path).await
+    }
+
+    /// A store in the database of this pool, so that handlers can complete their events in transactions of their own. The
+    /// table is created if it is missing. No connection of the pool is used: the store opens one with the same options. The
+    /// database is brought into WAL mode, which lasts, and in which the pool's connections should leave it.
+    ///
+    /// # Errors
+    ///
+    /// If the database cannot be opened, or is in memory: every connection would have another one.
+    pub async fn new(pool: &SqlitePool) -> Result<Self, StoreError> {
+        Self::builder().build(pool).await
+    }
+
+    /// A store with another table, patience or clock.
+    pub fn builder() -> SqliteStoreBuilder {
+        SqliteStoreBuilder::new()
+    }
+
+    /// Deletes everything that has expired, and says how many rows that was. Traffic does the same in small batches, so this is
+    /// for operators and for quiet receivers.
+    ///
+    /// # Errors
+    ///
+    /// If the database cannot be written.
+    pub async fn purge(&self) -> Result<u64, StoreError> {
+        let mut all = 0;
+        loop {
+            let purged = self.unless_locked(|| async { self.writer().purge().await.map_err(|fault| (&fault).into()) });
+            match purged.await? {
+                purged if purged < PURGED_AT_ONCE => return Ok(all + purged),
+                purged => all += purged,
+            }
+        }
+    }
+
+    /// The statements that create the table, for teams that run their own migrations. Where it exists, the store creates nothing.
+    #[must_use]
+    pub fn schema_sql(&self) -> &str {
+        &self.writer().statements.schema
+    }
+
+    pub(super) async fn connect(writer: Writer, lock_wait: Duration) -> Result<Self, StoreError> {
+        let store = Self { group: Group::new(Arc::new(writer)), lock_wait };
+        store.unless_locked(|| async { store.writer().connect().await.map_err(|fault| (&fault).into()) }).await?;
+        Ok(store)
+    }
+
+    fn writer(&self) -> &Writer {
+        self.group.engine()
+    }
+
+    async fn ask(&self, question: Question) -> Result<Answer, StoreError> {
+        self.unless_locked(|| self.group.ask(question.clone())).await
+    }
+
+    /// Asks again while another connection holds the lock, until the wait is over. Between the questions, and not in one:
+    /// a batch that waited would keep those waiting who only read.
+    async fn unless_locked<T, F>(&self, ask: impl Fn() -> F) -> Result<T, StoreError>
+    where
+        F: Future<Output = Result<T, StoreError>>,
+    {
+        let until = Instant::now() + self.lock_wait;
+        let mut pause = FIRST_PAUSE;
+        loop {
+            match ask().await {
+                Err(error) if error.kind() == StoreErrorKind::Locked && Instant::now() < until => {}
+                answer => return answer,
+            }
+            tokio::time::sleep_until(until.min(Instant::now() + pause)).await;
+            pause = (pause * 2).min(LONGEST_PAUSE);
+        }
+    }
+}
+
+impl Store for SqliteStore {
+    async fn claim(&self, request: &ClaimRequest<'_>) -> Result<Claim, StoreError> {
+        Ok(self.ask(Question::claim(request)).await?.into_claim())
+    }
+
+    async fn renew(&self, claim: &ClaimRequest<'_>) -> Result<Hold, StoreError> {
+        Ok(self.ask(Question::renew(claim)).await?.into_hold())
+    }
+
+    async fn complete(&self, claim: &ClaimRequest<'_>, completion: &Completion<'_>) -> Result<Hold, StoreError> {
+        Ok(self.ask(Question::complete(claim, completion)).await?.into_hold())
+    }
+
+    async fn release(&self, key: &EventKey, token: ClaimToken) -> Result<Hold, StoreError> {
+        Ok(self.ask(Question::release(key, token)).await?.into_hold())
+    }
+
+    fn enlistment(&self) -> Option<Enlistment> {
+        Some(Enlistment::new(Dialect::Sqlite, self.writer().statements.complete.clone()))
+    }
+}
+
+impl fmt::Debug for SqliteStore {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("SqliteStore").field("path", &self.writer().database.path()).finish_non_exhaustive()
+    }
+}

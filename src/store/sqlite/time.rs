@@ -1,0 +1,106 @@
+//! Two clocks in one row: leases on the machine's boot clock, everything that people read on the wall clock.
+
+use std::fs;
+use std::sync::Arc;
+use std::time::{Duration, Instant, SystemTime};
+
+use crate::clock::{Clock, LONGEST, SystemClock};
+
+/// One reading of both, in milliseconds.
+#[derive(Clone, Debug)]
+pub(super) struct Now {
+    /// Since the Unix epoch.
+    pub(super) wall: i64,
+    /// Since the boot.
+    pub(super) lease: i64,
+    /// Which boot: a lease of another one has lapsed with the process that held it.
+    pub(super) boot: Arc<str>,
+}
+
+/// Reads both clocks.
+///
+/// The boot clock is the same for every process on the machine, no jump of the wall clock moves it, and it runs on while the machine
+/// sleeps. Where it cannot be read, a store counts on from the wall clock's time at which it was opened.
+pub(super) struct Times {
+    clock: Arc<dyn Clock>,
+    boot: Arc<str>,
+    opened: Instant,
+    lease_at_opening: i64,
+    /// Whether leases follow the kernel's clock rather than an injected one.
+    by_kernel: bool,
+}
+
+impl Times {
+    /// On the machine's own clocks, or on an injected one.
+    pub(super) fn new(injected: Option<Arc<dyn Clock>>) -> Self {
+        let by_kernel = injected.is_none();
+        let clock = injected.unwrap_or_else(|| Arc::new(SystemClock));
+        let opened = clock.monotonic();
+        match (boot_id(), uptime()) {
+            (Some(boot), Some(uptime)) => Self { boot, lease_at_opening: uptime, opened, by_kernel, clock },
+            _ => Self { boot: "".into(), lease_at_opening: unix_millis(clock.now()), opened, by_kernel: false, clock },
+        }
+    }
+
+    pub(super) fn now(&self) -> Now {
+        let passed = || self.lease_at_opening + millis(self.monotonic().saturating_duration_since(self.opened));
+        let lease = self.by_kernel.then(uptime).flatten().unwrap_or_else(passed);
+        Now { wall: unix_millis(self.clock.now()), lease, boot: self.boot.clone() }
+    }
+
+    pub(super) fn monotonic(&self) -> Instant {
+        self.clock.monotonic()
+    }
+}
+
+/// The duration in milliseconds, rounded up; ten years at most, so that it can be added to any time.
+pub(super) fn millis(duration: Duration) -> i64 {
+    duration.min(LONGEST).as_nanos().div_ceil(1_000_000) as i64
+}
+
+fn unix_millis(time: SystemTime) -> i64 {
+    time.duration_since(SystemTime::UNIX_EPOCH).map_or(0, |since| since.as_millis().min(1 << 50) as i64)
+}
+
+fn boot_id() -> Option<Arc<str>> {
+    let id = fs::read_to_string("/proc/sys/kernel/random/boot_id").ok()?;
+    let id = id.trim();
+    (!id.is_empty()).then(|| id.into())
+}
+
+fn uptime() -> Option<i64> {
+    parse_uptime(&fs::read_to_string("/proc/uptime").ok()?)
+}
+
+/// `350735.47 234388.90`: seconds since the boot, and what the processors idled of it.
+fn parse_uptime(text: &str) -> Option<i64> {
+    let seconds: f64 = text.split_whitespace().next()?.parse().ok()?;
+    (seconds.is_finite() && seconds >= 0.0).then_some((seconds * 1000.0).round() as i64)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn durations_are_rounded_up_and_capped() {
+        assert_eq!(millis(Duration::ZERO), 0);
+        assert_eq!(millis(Duration::from_nanos(1)), 1);
+        assert_eq!(millis(Duration::from_millis(7)), 7);
+        assert_eq!(millis(Duration::MAX), LONGEST.as_millis() as i64);
+    }
+
+    #[test]
+    fn times_before_the_epoch_are_the_epoch() {
+        assert_eq!(unix_millis(SystemTime::UNIX_EPOCH - Duration::from_secs(1)), 0);
+        assert_eq!(unix_millis(SystemTime::UNIX_EPOCH + Duration::from_millis(1_700_000_000_123)), 1_700_000_000_123);
+    }
+
+    #[test]
+    fn uptime_is_read_as_the_kernel_writes_it() {
+        assert_eq!(parse_uptime("350735.47 234388.90\n"), Some(350_735_470));
+        for nonsense in ["", "x 1", "-1.0 2", "NaN 1"] {
+            assert_eq!(parse_uptime(nonsense), None, "{nonsense:?}");
+        }
+    }
+}

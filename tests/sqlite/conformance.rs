@@ -1,0 +1,103 @@
+//! The behaviour of every store.
+
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+use tokio::task::JoinSet;
+use tower_webhook::EventKey;
+use tower_webhook::store::{
+    Claim, ClaimRequest, ClaimToken, Completion, Enlistment, Hold, SqliteStore, Store, StoreError,
+};
+use tower_webhook::testing::ManualClock;
+use tower_webhook::testing::conformance::{self, Harness};
+
+use crate::bed::Bed;
+
+/// One file, in which every store has keys of its own.
+struct OneFile {
+    _bed: Bed,
+    clock: ManualClock,
+    store: SqliteStore,
+    stores: AtomicUsize,
+}
+
+impl OneFile {
+    async fn new() -> Self {
+        let (bed, clock) = (Bed::new(), ManualClock::at_unix(1_700_000_000));
+        let store = SqliteStore::builder().clock(clock.clone()).open(bed.path()).await.expect("a store");
+        Self { _bed: bed, clock, store, stores: AtomicUsize::new(0) }
+    }
+}
+
+impl Harness for OneFile {
+    type Store = Prefixed;
+
+    async fn store(&self) -> Prefixed {
+        Prefixed { prefix: self.stores.fetch_add(1, Ordering::Relaxed), store: self.store.clone() }
+    }
+
+    async fn pass(&self, time: Duration) {
+        self.clock.advance(time);
+    }
+}
+
+/// A part of a store that nobody else uses.
+struct Prefixed {
+    prefix: usize,
+    store: SqliteStore,
+}
+
+impl Prefixed {
+    fn key(&self, key: &EventKey) -> EventKey {
+        EventKey::new(&format!("{}{}", self.prefix, key.endpoint()), key.tenant(), key.id())
+    }
+}
+
+fn with_key<'a>(request: &ClaimRequest<'a>, key: &'a EventKey) -> ClaimRequest<'a> {
+    ClaimRequest::new(key, request.token, request.lease)
+        .fingerprint(request.fingerprint)
+        .event_type(request.event_type)
+}
+
+impl Store for Prefixed {
+    async fn claim(&self, request: &ClaimRequest<'_>) -> Result<Claim, StoreError> {
+        self.store.claim(&with_key(request, &self.key(request.key))).await
+    }
+
+    async fn renew(&self, claim: &ClaimRequest<'_>) -> Result<Hold, StoreError> {
+        self.store.renew(&with_key(claim, &self.key(claim.key))).await
+    }
+
+    async fn complete(&self, claim: &ClaimRequest<'_>, completion: &Completion<'_>) -> Result<Hold, StoreError> {
+        self.store.complete(&with_key(claim, &self.key(claim.key)), completion).await
+    }
+
+    async fn release(&self, key: &EventKey, token: ClaimToken) -> Result<Hold, StoreError> {
+        self.store.release(&self.key(key), token).await
+    }
+
+    fn enlistment(&self) -> Option<Enlistment> {
+        self.store.enlistment()
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn store_conforms() {
+    conformance::run(&OneFile::new().await).await;
+}
+
+/// Four files at a time: each sequence has a clock to itself, and one file's sequences run one after the other.
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn ten_thousand_random_sequences_agree_with_the_model() {
+    let seed = std::env::var("SEED").map_or(4, |seed| seed.parse().expect("SEED is a number"));
+    println!("SEED={seed}");
+    let mut files = JoinSet::new();
+    for file in 0..4 {
+        files.spawn(async move { conformance::model(&OneFile::new().await, seed + (file << 48), 2_500).await });
+    }
+    while let Some(ended) = files.join_next().await {
+        if let Err(failed) = ended {
+            std::panic::resume_unwind(failed.into_panic());
+        }
+    }
+}

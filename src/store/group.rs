@@ -8,7 +8,7 @@ use tokio::sync::oneshot;
 use super::StoreError;
 
 /// More than this in one batch would make the first of them wait for the last.
-const LARGEST_BATCH: usize = 512;
+pub(super) const LARGEST_BATCH: usize = 512;
 
 /// Answers batches of questions, one batch at a time.
 pub(super) trait Engine: Send + Sync + 'static {
@@ -123,6 +123,8 @@ impl<E: Engine> UnderWay<E> {
                     self.shared.engine.unheard(question, answer);
                 }
             }
+            // Those who were answered may have something else to ask: in this batch, and not in the one after.
+            tokio::task::yield_now().await;
         }
         self.ended = true;
     }

@@ -1,4 +1,5 @@
 use std::collections::HashMap;
+use std::sync::Arc;
 
 use super::fault::Fault;
 use super::question::{Answer, Question};
@@ -13,7 +14,7 @@ pub(super) type Stored = HashMap<String, Result<Record, sqlx::Error>>;
 #[derive(Default)]
 pub(super) struct Plan<'a> {
     answers: Vec<Planned>,
-    changed: HashMap<&'a str, Record>,
+    changed: HashMap<&'a Arc<str>, Record>,
 }
 
 struct Planned {
@@ -38,12 +39,8 @@ impl<'a> Plan<'a> {
         Self::default()
     }
 
-    pub(super) fn changes(&self) -> impl Iterator<Item = (&'a str, &Record)> {
+    pub(super) fn changes(&self) -> impl ExactSizeIterator<Item = (&'a Arc<str>, &Record)> {
         self.changed.iter().map(|(key, record)| (*key, record))
-    }
-
-    pub(super) fn is_read_only(&self) -> bool {
-        self.changed.is_empty()
     }
 
     /// The answers to the batch, now that it is written; or those of them that hold without.
@@ -60,16 +57,16 @@ impl<'a> Plan<'a> {
     }
 
     fn decide(&mut self, question: &'a Question, stored: &Stored, now: &Now) -> Planned {
-        let key = &*question.key;
-        let before = match (self.changed.get(key), stored.get(key)) {
-            (Some(changed), _) => Some(changed),
-            (None, None) => None,
-            (None, Some(Ok(stored))) => Some(stored),
+        let key = &question.key;
+        let (before, version) = match (self.changed.get(key), stored.get(&**key)) {
+            (Some(changed), _) => (Some(changed), changed.version),
+            (None, None) => (None, 1),
+            (None, Some(Ok(stored))) => (Some(stored), stored.version + 1),
             (None, Some(Err(unreadable))) => {
                 return Planned { answer: Err(StoreError::corrupt(unreadable.to_string())), certain: true };
             }
         };
-        let (answer, after) = record::decide(before, question, now);
+        let (answer, after) = record::decide(before, question, version, now);
         if let Some(record) = after {
             self.changed.insert(key, record);
         }

@@ -18,9 +18,9 @@ pub(super) enum Verb {
     Renew(Bid),
     Complete(Bid, Done),
     Release,
-    /// Releases a claim whose answer nobody heard, unless the same token has claimed or renewed since.
+    /// Releases a claim whose answer nobody heard, unless it was written again since: its token may have claimed once more.
     Abandon {
-        lease_until: i64,
+        version: i64,
     },
 }
 
@@ -44,10 +44,10 @@ pub(super) struct Done {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Answer {
-    /// The claim is the caller's, until then.
+    /// The claim is the caller's, and written as this version of its row.
     Taken {
         attempt: u32,
-        lease_until: i64,
+        version: i64,
     },
     /// It is not.
     Seen(Claim),
@@ -79,7 +79,7 @@ impl Question {
     /// What to ask when nobody heard that this was answered with `answer`; nothing, if no claim was taken.
     pub(super) fn after_unheard(self, answer: Answer) -> Option<Self> {
         match answer {
-            Answer::Taken { lease_until, .. } => Some(Self { verb: Verb::Abandon { lease_until }, ..self }),
+            Answer::Taken { version, .. } => Some(Self { verb: Verb::Abandon { version }, ..self }),
             Answer::Seen(_) | Answer::Settled(_) => None,
         }
     }

@@ -49,27 +49,28 @@ pub(super) struct Record {
     pub(super) fingerprint: Fingerprint,
     pub(super) event_type: Option<Arc<str>>,
     pub(super) expires_at: i64,
+    /// One more with every write, so that nobody writes upon what they have not read.
+    pub(super) version: i64,
 }
 
 /// An answer, and the record as it is to be from now on, if it changes.
 pub(super) type Decision = (Answer, Option<Record>);
 
-/// Decides one question about a key of which this is stored.
-pub(super) fn decide(stored: Option<&Record>, question: &Question, now: &Now) -> Decision {
+/// Decides one question about a key of which this is stored. What is written will have this version.
+pub(super) fn decide(stored: Option<&Record>, question: &Question, version: i64, now: &Now) -> Decision {
     let stored = stored.filter(|record| !record.is_over(now));
     let token = question.token;
-    match &question.verb {
-        Verb::Claim(bid) => claim(stored, token, bid, now),
+    let (answer, record) = match &question.verb {
+        Verb::Claim(bid) => claim(stored, token, bid, version, now),
         Verb::Renew(bid) => renew(stored, token, bid, now),
         Verb::Complete(bid, done) => complete(stored, token, bid, done, now),
         Verb::Release => release(stored, token, now),
-        Verb::Abandon { lease_until } => {
-            release(stored.filter(|record| record.lease_until == Some(*lease_until)), token, now)
-        }
-    }
+        Verb::Abandon { version } => release(stored.filter(|record| record.version == *version), token, now),
+    };
+    (answer, record.map(|record| Record { version, ..record }))
 }
 
-fn claim(stored: Option<&Record>, token: ClaimToken, bid: &Bid, now: &Now) -> Decision {
+fn claim(stored: Option<&Record>, token: ClaimToken, bid: &Bid, version: i64, now: &Now) -> Decision {
     let same_body = stored.is_some_and(|record| record.fingerprint == bid.fingerprint);
     let (attempts, received_at) = match stored {
         None => (1, now.wall),
@@ -80,15 +81,8 @@ fn claim(stored: Option<&Record>, token: ClaimToken, bid: &Bid, now: &Now) -> De
             State::Running | State::Released => (record.attempts.saturating_add(1), record.received_at),
         },
     };
-    let mut taken = Record { attempts, received_at, ..Record::running(token, bid, now) };
-    // Never the same twice: an unheard claim is told from a later one of its token by its lease.
-    if let (Some(before), Some(until)) = (stored, &mut taken.lease_until)
-        && before.lease_until == Some(*until)
-    {
-        *until += 1;
-    }
-    let lease_until = taken.lease_until.unwrap_or_default();
-    (Answer::Taken { attempt: attempts, lease_until }, Some(taken))
+    let taken = Record { attempts, received_at, ..Record::running(token, bid, now) };
+    (Answer::Taken { attempt: attempts, version }, Some(taken))
 }
 
 fn renew(stored: Option<&Record>, token: ClaimToken, bid: &Bid, now: &Now) -> Decision {
@@ -155,6 +149,7 @@ impl Record {
             fingerprint: bid.fingerprint,
             event_type: bid.event_type.clone(),
             expires_at: now.wall + bid.lease + TRACE_KEPT,
+            version: 0,
         }
     }
 

@@ -8,6 +8,7 @@ use sqlx::{AssertSqlSafe, Row as _, sqlite::SqliteRow};
 use super::record::{Record, State};
 use super::table::Table;
 use super::time::Now;
+use crate::store::group::LARGEST_BATCH;
 use crate::store::{ClaimToken, Fingerprint};
 
 /// Completes a claim inside of a handler's own transaction, in the default table, for drivers other than sqlx: effect and
@@ -19,17 +20,18 @@ use crate::store::{ClaimToken, Fingerprint};
 pub const COMPLETE_SQL: &str = r#"UPDATE "webhook_events" SET
     state = 'completed', lease_until = NULL, summary = ?3,
     processed_at = CAST((julianday('now') - 2440587.5) * 86400000 AS INTEGER),
-    expires_at = CAST((julianday('now') - 2440587.5) * 86400000 AS INTEGER) + ?4
+    expires_at = CAST((julianday('now') - 2440587.5) * 86400000 AS INTEGER) + ?4,
+    version = version + 1
 WHERE key = ?1 AND token = ?2 AND state = 'running'"#;
 
-/// How many rows one statement takes. Prepared once each; what is left over is unbound, which is NULL, and skipped.
-const SIZES: [usize; 3] = [1, 8, LARGEST];
-pub(super) const LARGEST: usize = 64;
+/// How many rows one statement takes, up to the largest batch. Prepared once each; what is left over is unbound, which is NULL,
+/// and skipped.
+const SIZES: [usize; 4] = [1, 8, 64, LARGEST_BATCH];
 
 /// Expired rows that go with one batch: enough to keep up with the claims, too few to be felt.
 pub(super) const PURGED_AT_ONCE: u64 = 256;
 
-const COLUMNS: [&str; 12] = [
+const COLUMNS: [&str; 13] = [
     "key",
     "event_type",
     "state",
@@ -42,6 +44,7 @@ const COLUMNS: [&str; 12] = [
     "summary",
     "fingerprint",
     "expires_at",
+    "version",
 ];
 
 pub(super) type Statement = Query<'static, Sqlite, SqliteArguments>;
@@ -66,17 +69,20 @@ impl Statements {
         }
     }
 
-    /// The rows of up to [`LARGEST`] keys.
+    /// The rows of these keys.
     pub(super) fn read(&self, keys: impl ExactSizeIterator<Item = Arc<str>>) -> Statement {
         let statement = prepared(&self.reads[size(keys.len())]);
         keys.fold(statement, Query::bind)
     }
 
-    /// Writes up to [`LARGEST`] rows, whether or not their keys are there.
-    pub(super) fn write(&self, rows: &[(&str, &Record)], now: &Now) -> Statement {
-        rows.iter().fold(prepared(&self.writes[size(rows.len())]), |statement, (key, record)| {
-            bind(statement, key, record, now)
-        })
+    /// Writes these rows, but for those that somebody else has written since they were read.
+    pub(super) fn write<'a>(
+        &self,
+        rows: impl ExactSizeIterator<Item = (&'a Arc<str>, &'a Record)>,
+        now: &Now,
+    ) -> Statement {
+        let statement = prepared(&self.writes[size(rows.len())]);
+        rows.fold(statement, |statement, (key, record)| bind(statement, key, record, now))
     }
 
     /// Deletes some of what has expired. A running claim goes only if its lease has lapsed as well, by the clock of leases.
@@ -104,12 +110,13 @@ fn record(row: &SqliteRow, now: &Now) -> Result<Record, sqlx::Error> {
         fingerprint: Fingerprint::from_u64(row.try_get::<i64, _>("fingerprint")?.cast_unsigned()),
         event_type: row.try_get::<Option<&str>, _>("event_type")?.map(Into::into),
         expires_at: row.try_get("expires_at")?,
+        version: row.try_get("version")?,
     })
 }
 
-fn bind(statement: Statement, key: &str, record: &Record, now: &Now) -> Statement {
+fn bind(statement: Statement, key: &Arc<str>, record: &Record, now: &Now) -> Statement {
     statement
-        .bind(Arc::<str>::from(key))
+        .bind(key.clone())
         .bind(record.event_type.clone())
         .bind(record.state.as_str())
         .bind(record.token.as_bytes().to_vec())
@@ -121,6 +128,7 @@ fn bind(statement: Statement, key: &str, record: &Record, now: &Now) -> Statemen
         .bind(record.summary.clone())
         .bind(record.fingerprint.as_u64().cast_signed())
         .bind(record.expires_at)
+        .bind(record.version)
 }
 
 fn prepared(text: &Arc<str>) -> Statement {
@@ -136,7 +144,7 @@ fn size(rows: usize) -> usize {
 fn schema(table: &Table) -> String {
     format!(
         r#"CREATE TABLE IF NOT EXISTS {table} (
-    key          TEXT PRIMARY KEY NOT NULL,
+    key          TEXT NOT NULL PRIMARY KEY,
     event_type   TEXT,
     state        TEXT NOT NULL,
     token        BLOB NOT NULL,
@@ -147,8 +155,9 @@ fn schema(table: &Table) -> String {
     attempts     INTEGER NOT NULL,
     summary      TEXT,
     fingerprint  INTEGER NOT NULL,
-    expires_at   INTEGER NOT NULL
-) STRICT, WITHOUT ROWID;
+    expires_at   INTEGER NOT NULL,
+    version      INTEGER NOT NULL
+) STRICT;
 CREATE INDEX IF NOT EXISTS {index} ON {table} (expires_at);
 "#,
         index = table.suffixed("_expires_at"),
@@ -157,10 +166,10 @@ CREATE INDEX IF NOT EXISTS {index} ON {table} (expires_at);
 
 fn read(table: &Table, rows: usize) -> String {
     let mut text = format!(
-        "SELECT key, event_type, state, token, boot, lease_until, received_at, attempts, fingerprint, expires_at \
+        "SELECT key, event_type, state, token, boot, lease_until, received_at, attempts, fingerprint, expires_at, version \
          FROM {table} WHERE key IN "
     );
-    parameters(&mut text, 1, rows);
+    parameters(&mut text, rows);
     text
 }
 
@@ -168,11 +177,13 @@ fn write(table: &Table, rows: usize) -> String {
     let mut text = format!("INSERT INTO {table} ({}) SELECT * FROM (VALUES ", COLUMNS.join(", "));
     for row in 0..rows {
         text.push_str(if row == 0 { "" } else { ", " });
-        parameters(&mut text, row * COLUMNS.len() + 1, COLUMNS.len());
+        parameters(&mut text, COLUMNS.len());
     }
     text.push_str(") WHERE column1 IS NOT NULL ON CONFLICT (key) DO UPDATE SET ");
     let set: Vec<_> = COLUMNS[1..].iter().map(|column| format!("{column} = excluded.{column}")).collect();
     text.push_str(&set.join(", "));
+    // A row is written as the version after the one that was read; the first is 1.
+    let _ = write!(text, " WHERE {table}.version = excluded.version - 1");
     text
 }
 
@@ -183,11 +194,11 @@ fn purge(table: &Table) -> String {
     )
 }
 
-/// `(?3, ?4, ?5)`
-fn parameters(text: &mut String, first: usize, count: usize) {
-    for number in first..first + count {
-        let opening = if number == first { "(" } else { ", " };
-        let _ = write!(text, "{opening}?{number}");
+/// `(?, ?, ?)`. Without numbers: SQLite looks a number up by going through all that there are.
+fn parameters(text: &mut String, count: usize) {
+    text.push_str("(?");
+    for _ in 1..count {
+        text.push_str(", ?");
     }
     text.push(')');
 }

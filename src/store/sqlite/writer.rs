@@ -9,12 +9,15 @@ use super::connect::Database;
 use super::fault::Fault;
 use super::plan::{Plan, Stored};
 use super::question::{Answer, Question};
-use super::statements::{self, LARGEST, PURGED_AT_ONCE, Statements};
+use super::statements::{self, PURGED_AT_ONCE, Statements};
 use super::time::Times;
 use crate::store::group::{Answers, Engine};
 
 /// How often traffic purges, unless there is more to purge than goes at once.
 const PURGE_EVERY: Duration = Duration::from_secs(10);
+
+/// How often a batch starts over because other processes wrote the same rows.
+const ATTEMPTS: usize = 8;
 
 /// The one that writes, on a connection of its own.
 pub(super) struct Writer {
@@ -68,16 +71,62 @@ impl Writer {
             Ok(connection) => connection,
             Err(fault) => return Plan::of_nothing().into_answers(batch.len(), Err(&fault)),
         };
-        let mut transaction =
-            Transaction { writer: self, connection: &mut connection, next_purge: &mut session.next_purge };
-        let (plan, written) = transaction.run(batch).await;
-        if written.is_err() {
-            transaction.roll_back().await;
-        }
-        if !matches!(written, Err(Fault::Broken(_))) {
+        let (plan, written) = self.run(&mut connection, batch).await;
+        let purged = match plan.changes().len() {
+            0 => Ok(()),
+            _ => self.purge_if_due(&mut connection, &mut session.next_purge).await,
+        };
+        if ![&written, &purged].into_iter().any(|done| matches!(done, Err(Fault::Broken(_)))) {
             session.connection = Some(connection);
         }
         plan.into_answers(batch.len(), written.as_ref().copied())
+    }
+
+    /// Reads, decides, and writes what has changed; again, if another process was quicker with one of the rows. What is written
+    /// already is then found under its own token.
+    async fn run<'b>(&self, connection: &mut SqliteConnection, batch: &'b [Question]) -> (Plan<'b>, Result<(), Fault>) {
+        let mut plan = Plan::of_nothing();
+        for _ in 0..ATTEMPTS {
+            plan = match self.plan(connection, batch).await {
+                Ok(plan) => plan,
+                Err(fault) => return (plan, Err(fault)),
+            };
+            match self.write(connection, &plan).await {
+                Ok(true) => return (plan, Ok(())),
+                Ok(false) => {}
+                Err(fault) => return (plan, Err(fault)),
+            }
+        }
+        (plan, Err(Fault::Locked))
+    }
+
+    async fn plan<'b>(&self, connection: &mut SqliteConnection, batch: &'b [Question]) -> Result<Plan<'b>, Fault> {
+        let keys = batch.iter().map(|question| question.key.clone());
+        let rows = connection.fetch_all(self.statements.read(keys)).await?;
+        let now = self.times.now();
+        let stored = rows.iter().map(|row| statements::parse(row, &now)).collect::<Result<Stored, _>>()?;
+        Ok(Plan::new(batch, &stored, &now))
+    }
+
+    /// Whether everything that has changed could be written.
+    async fn write(&self, connection: &mut SqliteConnection, plan: &Plan<'_>) -> Result<bool, Fault> {
+        let changes = plan.changes();
+        let expected = changes.len() as u64;
+        if expected == 0 {
+            return Ok(true);
+        }
+        let written = connection.execute(self.statements.write(changes, &self.times.now())).await?;
+        Ok(written.rows_affected() == expected)
+    }
+
+    async fn purge_if_due(&self, connection: &mut SqliteConnection, next: &mut Instant) -> Result<(), Fault> {
+        if self.times.monotonic() >= *next {
+            let purged = connection.execute(self.statements.purge(&self.times.now())).await?;
+            if purged.rows_affected() < PURGED_AT_ONCE {
+                *next = self.times.monotonic() + PURGE_EVERY;
+            }
+        }
+        Ok(())
     }
 }
 
@@ -94,70 +143,5 @@ impl Engine for Arc<Writer> {
         let writer = self.clone();
         // If it fails the lease ends by itself.
         tokio::spawn(async move { writer.answer(&[release]).await });
-    }
-}
-
-/// One batch on the connection.
-struct Transaction<'a> {
-    writer: &'a Writer,
-    connection: &'a mut SqliteConnection,
-    next_purge: &'a mut Instant,
-}
-
-impl Transaction<'_> {
-    /// Reads, decides and writes. Without the lock first, since a batch that changes nothing needs none; SQLite refuses to write upon what
-    /// is no longer the newest state, and then all is done again with the lock.
-    async fn run<'b>(&mut self, batch: &'b [Question]) -> (Plan<'b>, Result<(), Fault>) {
-        let plan = match self.plan(batch, "BEGIN").await {
-            Ok(plan) => plan,
-            Err(fault) => return (Plan::of_nothing(), Err(fault)),
-        };
-        match self.write(&plan).await {
-            Err(Fault::Locked) => self.roll_back().await,
-            written => return (plan, written),
-        }
-        match self.plan(batch, "BEGIN IMMEDIATE").await {
-            Ok(plan) => {
-                let written = self.write(&plan).await;
-                (plan, written)
-            }
-            Err(fault) => (plan, Err(fault)),
-        }
-    }
-
-    async fn plan<'b>(&mut self, batch: &'b [Question], begin: &'static str) -> Result<Plan<'b>, Fault> {
-        self.execute(begin).await?;
-        let mut rows = Vec::new();
-        for questions in batch.chunks(LARGEST) {
-            let read = self.writer.statements.read(questions.iter().map(|question| question.key.clone()));
-            rows.extend(self.connection.fetch_all(read).await?);
-        }
-        let now = self.writer.times.now();
-        let stored = rows.iter().map(|row| statements::parse(row, &now)).collect::<Result<Stored, _>>()?;
-        Ok(Plan::new(batch, &stored, &now))
-    }
-
-    async fn write(&mut self, plan: &Plan<'_>) -> Result<(), Fault> {
-        let (now, changes) = (self.writer.times.now(), plan.changes().collect::<Vec<_>>());
-        for rows in changes.chunks(LARGEST) {
-            self.connection.execute(self.writer.statements.write(rows, &now)).await?;
-        }
-        if !plan.is_read_only() && self.writer.times.monotonic() >= *self.next_purge {
-            let purged = self.connection.execute(self.writer.statements.purge(&now)).await?;
-            if purged.rows_affected() < PURGED_AT_ONCE {
-                *self.next_purge = self.writer.times.monotonic() + PURGE_EVERY;
-            }
-        }
-        self.execute("COMMIT").await
-    }
-
-    /// Fails when there is no transaction to roll back, and when the connection is not used again anyway.
-    async fn roll_back(&mut self) {
-        let _ = self.execute("ROLLBACK").await;
-    }
-
-    async fn execute(&mut self, statement: &'static str) -> Result<(), Fault> {
-        self.connection.execute(sqlx::query(statement)).await?;
-        Ok(())
     }
 }

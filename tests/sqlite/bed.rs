@@ -2,51 +2,51 @@
 
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use sqlx::sqlite::{SqliteConnectOptions, SqlitePool, SqlitePoolOptions};
+use sqlx::{Sqlite, Transaction};
 use tower_webhook::EventKey;
 use tower_webhook::store::{Claim, ClaimRequest, ClaimToken, Completion, SqliteStore};
 
-pub const LEASE: Duration = Duration::from_secs(30);
-pub const DAY: Duration = Duration::from_secs(24 * 3600);
+pub(crate) const LEASE: Duration = Duration::from_secs(30);
+pub(crate) const DAY: Duration = Duration::from_secs(24 * 3600);
+
+/// Nothing takes this long; it only turns a hang into a failure.
+pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
 
 /// A directory of its own, removed when dropped.
-pub struct Bed {
+pub(crate) struct Bed {
     directory: PathBuf,
 }
 
 impl Bed {
-    pub fn new() -> Self {
-        // In memory where there is such a thing: what is tested here is not the disk.
-        let memory = PathBuf::from("/dev/shm");
-        Self::below(&if memory.is_dir() { memory } else { std::env::temp_dir() })
-    }
-
-    pub fn below(directory: &Path) -> Self {
+    pub(crate) fn new() -> Self {
         static NUMBER: AtomicUsize = AtomicUsize::new(0);
         let number = NUMBER.fetch_add(1, Ordering::Relaxed);
-        let directory = directory.join(format!("tower-webhook-sqlite-{}-{number}", std::process::id()));
+        // In memory where there is such a thing: few of these tests are about disks.
+        let memory = PathBuf::from("/dev/shm");
+        let below = if memory.is_dir() { memory } else { std::env::temp_dir() };
+        let directory = below.join(format!("tower-webhook-sqlite-{}-{number}", std::process::id()));
         std::fs::create_dir_all(&directory).expect("a directory for the database");
         Self { directory }
     }
 
-    pub fn directory(&self) -> &Path {
+    pub(crate) fn directory(&self) -> &Path {
         &self.directory
     }
 
-    pub fn path(&self) -> PathBuf {
+    pub(crate) fn path(&self) -> PathBuf {
         self.directory.join("webhooks.db")
     }
 
-    pub async fn store(&self) -> SqliteStore {
+    pub(crate) async fn store(&self) -> SqliteStore {
         SqliteStore::open(self.path()).await.expect("a store")
     }
 
     /// The user's own connections to the same database.
-    pub async fn pool(&self) -> SqlitePool {
-        let options = SqliteConnectOptions::new().filename(self.path()).create_if_missing(true);
-        SqlitePoolOptions::new().max_connections(4).connect_with(options).await.expect("a pool")
+    pub(crate) async fn pool(&self) -> SqlitePool {
+        pool_at(&self.path()).await
     }
 }
 
@@ -56,18 +56,38 @@ impl Drop for Bed {
     }
 }
 
-pub fn key(id: &str) -> EventKey {
+pub(crate) async fn pool_at(path: &Path) -> SqlitePool {
+    let options = SqliteConnectOptions::new().filename(path).create_if_missing(true);
+    SqlitePoolOptions::new().max_connections(4).connect_with(options).await.expect("a pool")
+}
+
+/// A handler's transaction, which has the write lock.
+pub(crate) async fn write_lock(pool: &SqlitePool) -> Transaction<'static, Sqlite> {
+    pool.begin_with("BEGIN IMMEDIATE").await.expect("a transaction")
+}
+
+pub(crate) fn key(id: &str) -> EventKey {
     EventKey::new("/webhooks", None, id)
 }
 
-pub fn claim(key: &EventKey) -> ClaimRequest<'_> {
+/// A claim by somebody new.
+pub(crate) fn claim(key: &EventKey) -> ClaimRequest<'_> {
     ClaimRequest::new(key, ClaimToken::random(), LEASE)
 }
 
-pub fn done() -> Completion<'static> {
+pub(crate) fn done() -> Completion<'static> {
     Completion::succeeded("200 OK", DAY)
 }
 
-pub fn is_fresh(claim: Claim) -> bool {
+pub(crate) fn is_fresh(claim: Claim) -> bool {
     matches!(claim, Claim::Fresh { .. })
+}
+
+/// Tries until it is so.
+pub(crate) async fn eventually(what: &str, mut is_so: impl AsyncFnMut() -> bool) {
+    let started = Instant::now();
+    while !is_so().await {
+        assert!(started.elapsed() < PATIENCE, "never: {what}");
+        tokio::time::sleep(Duration::from_millis(2)).await;
+    }
 }

@@ -54,9 +54,7 @@ impl Prefixed {
 }
 
 fn with_key<'a>(request: &ClaimRequest<'a>, key: &'a EventKey) -> ClaimRequest<'a> {
-    ClaimRequest::new(key, request.token, request.lease)
-        .fingerprint(request.fingerprint)
-        .event_type(request.event_type)
+    ClaimRequest::new(key, request.token, request.lease).fingerprint(request.fingerprint).event_type(request.event_type)
 }
 
 impl Store for Prefixed {

@@ -33,6 +33,10 @@ impl Database {
 
     /// A new connection, with the table there.
     pub(super) async fn connect(&self, statements: &Statements) -> Result<SqliteConnection, Fault> {
+        self.try_connect(statements).await.map_err(|fault| fault.opening(self.path()))
+    }
+
+    async fn try_connect(&self, statements: &Statements) -> Result<SqliteConnection, Fault> {
         let mut connection = self.options.connect().await?;
         let mode: String = sqlx::query_scalar("PRAGMA journal_mode").fetch_one(&mut connection).await?;
         match mode.as_str() {
@@ -60,4 +64,32 @@ impl Database {
 
 fn refused(why: &str) -> Fault {
     sqlx::Error::Configuration(why.into()).into()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::table::Table;
+    use super::*;
+
+    /// Whatever the pool's own connections are set to: an answer that was given is on disk.
+    #[tokio::test]
+    async fn connection_is_durable() {
+        let directory = std::env::temp_dir().join(format!("tower-webhook-connect-{}", std::process::id()));
+        std::fs::create_dir_all(&directory).expect("a directory");
+        let careless = SqliteConnectOptions::new()
+            .filename(directory.join("careless.db"))
+            .create_if_missing(true)
+            .journal_mode(SqliteJournalMode::Delete)
+            .synchronous(SqliteSynchronous::Off);
+        let statements = Statements::new(&Table::default());
+        for database in [Database::at(&directory.join("own.db")), Database::with(careless)] {
+            let mut connection = database.connect(&statements).await.expect("a connection");
+            let mode: String =
+                sqlx::query_scalar("PRAGMA journal_mode").fetch_one(&mut connection).await.expect("a mode");
+            let full: i64 =
+                sqlx::query_scalar("PRAGMA synchronous").fetch_one(&mut connection).await.expect("a number");
+            assert_eq!((mode.as_str(), full), ("wal", 2));
+        }
+        let _ = std::fs::remove_dir_all(directory);
+    }
 }

@@ -1,3 +1,6 @@
+use std::error::Error;
+use std::fmt;
+use std::path::Path;
 use std::sync::Arc;
 
 use crate::store::{StoreError, StoreErrorKind};
@@ -8,12 +11,29 @@ pub(super) enum Fault {
     /// Another connection holds the lock. Nothing was written, so the same can be asked again.
     Locked,
     /// The file, the disk, or the connection. The connection is not used again.
-    Broken(Arc<sqlx::Error>),
+    Broken(Arc<dyn Error + Send + Sync>),
 }
 
 /// SQLite's primary result codes for "not now": SQLITE_BUSY (in WAL mode also for a snapshot that is no longer the newest),
 /// SQLITE_LOCKED, and SQLITE_PROTOCOL, which is a lost race for a lock.
 const NOT_NOW: [i32; 3] = [5, 6, 15];
+
+/// Which file could not be opened.
+#[derive(Debug)]
+struct Unopened {
+    path: Box<Path>,
+    source: Arc<dyn Error + Send + Sync>,
+}
+
+impl Fault {
+    /// The same fault, in opening this file.
+    pub(super) fn opening(self, path: &Path) -> Self {
+        match self {
+            Self::Locked => Self::Locked,
+            Self::Broken(source) => Self::Broken(Arc::new(Unopened { path: path.into(), source })),
+        }
+    }
+}
 
 impl From<sqlx::Error> for Fault {
     fn from(error: sqlx::Error) -> Self {
@@ -31,5 +51,17 @@ impl From<&Fault> for StoreError {
             Fault::Locked => Self::new(StoreErrorKind::Locked),
             Fault::Broken(error) => Self::unavailable(error.clone()),
         }
+    }
+}
+
+impl fmt::Display for Unopened {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "the SQLite database {} could not be opened", self.path.display())
+    }
+}
+
+impl Error for Unopened {
+    fn source(&self) -> Option<&(dyn Error + 'static)> {
+        Some(&*self.source)
     }
 }

@@ -25,6 +25,7 @@
 mod builder;
 mod connect;
 mod fault;
+mod leaving;
 mod plan;
 mod question;
 mod record;

@@ -66,9 +66,9 @@ impl<'a> Plan<'a> {
                 return Planned { answer: Err(StoreError::corrupt(unreadable.to_string())), certain: true };
             }
         };
-        let (answer, after) = record::decide(before, question, version, now);
+        let (answer, after) = record::decide(before, question, now);
         if let Some(record) = after {
-            self.changed.insert(key, record);
+            self.changed.insert(key, Record { version, ..record });
         }
         Planned { answer: Ok(answer), certain: !self.changed.contains_key(key) }
     }

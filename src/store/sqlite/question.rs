@@ -18,10 +18,6 @@ pub(super) enum Verb {
     Renew(Bid),
     Complete(Bid, Done),
     Release,
-    /// Releases a claim whose answer nobody heard, unless it was written again since: its token may have claimed once more.
-    Abandon {
-        version: i64,
-    },
 }
 
 /// What a claim writes.
@@ -44,13 +40,7 @@ pub(super) struct Done {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Answer {
-    /// The claim is the caller's, and written as this version of its row.
-    Taken {
-        attempt: u32,
-        version: i64,
-    },
-    /// It is not.
-    Seen(Claim),
+    Claim(Claim),
     Settled(Hold),
 }
 
@@ -76,14 +66,6 @@ impl Question {
         Self::new(key, token, Verb::Release)
     }
 
-    /// What to ask when nobody heard that this was answered with `answer`; nothing, if no claim was taken.
-    pub(super) fn after_unheard(self, answer: Answer) -> Option<Self> {
-        match answer {
-            Answer::Taken { version, .. } => Some(Self { verb: Verb::Abandon { version }, ..self }),
-            Answer::Seen(_) | Answer::Settled(_) => None,
-        }
-    }
-
     fn new(key: &EventKey, token: ClaimToken, verb: Verb) -> Self {
         Self { key: key.as_str().into(), token, verb }
     }
@@ -103,9 +85,8 @@ impl Answer {
     /// How a claim was answered.
     pub(super) fn into_claim(self) -> Claim {
         match self {
-            Self::Taken { attempt, .. } => Claim::Fresh { attempt: Some(attempt) },
-            Self::Seen(claim) => claim,
-            Self::Settled(_) => unreachable!("a claim is taken or seen"),
+            Self::Claim(claim) => claim,
+            Self::Settled(_) => unreachable!("this answers no claim"),
         }
     }
 
@@ -113,7 +94,7 @@ impl Answer {
     pub(super) fn into_hold(self) -> Hold {
         match self {
             Self::Settled(hold) => hold,
-            Self::Taken { .. } | Self::Seen(_) => unreachable!("only claims are taken or seen"),
+            Self::Claim(_) => unreachable!("this answers a claim"),
         }
     }
 }

@@ -56,33 +56,31 @@ pub(super) struct Record {
 /// An answer, and the record as it is to be from now on, if it changes.
 pub(super) type Decision = (Answer, Option<Record>);
 
-/// Decides one question about a key of which this is stored. What is written will have this version.
-pub(super) fn decide(stored: Option<&Record>, question: &Question, version: i64, now: &Now) -> Decision {
+/// Decides one question about a key of which this is stored.
+pub(super) fn decide(stored: Option<&Record>, question: &Question, now: &Now) -> Decision {
     let stored = stored.filter(|record| !record.is_over(now));
     let token = question.token;
-    let (answer, record) = match &question.verb {
-        Verb::Claim(bid) => claim(stored, token, bid, version, now),
+    match &question.verb {
+        Verb::Claim(bid) => claim(stored, token, bid, now),
         Verb::Renew(bid) => renew(stored, token, bid, now),
         Verb::Complete(bid, done) => complete(stored, token, bid, done, now),
         Verb::Release => release(stored, token, now),
-        Verb::Abandon { version } => release(stored.filter(|record| record.version == *version), token, now),
-    };
-    (answer, record.map(|record| Record { version, ..record }))
+    }
 }
 
-fn claim(stored: Option<&Record>, token: ClaimToken, bid: &Bid, version: i64, now: &Now) -> Decision {
+fn claim(stored: Option<&Record>, token: ClaimToken, bid: &Bid, now: &Now) -> Decision {
     let same_body = stored.is_some_and(|record| record.fingerprint == bid.fingerprint);
     let (attempts, received_at) = match stored {
         None => (1, now.wall),
         Some(record) => match record.state {
-            State::Completed | State::Failed => return (Answer::Seen(Claim::Completed { same_body }), None),
+            State::Completed | State::Failed => return (Answer::Claim(Claim::Completed { same_body }), None),
             State::Running if record.token == token => (record.attempts, record.received_at),
-            State::Running if !record.has_lapsed(now) => return (Answer::Seen(Claim::InFlight { same_body }), None),
+            State::Running if !record.has_lapsed(now) => return (Answer::Claim(Claim::InFlight { same_body }), None),
             State::Running | State::Released => (record.attempts.saturating_add(1), record.received_at),
         },
     };
     let taken = Record { attempts, received_at, ..Record::running(token, bid, now) };
-    (Answer::Taken { attempt: attempts, version }, Some(taken))
+    (Answer::Claim(Claim::Fresh { attempt: Some(attempts) }), Some(taken))
 }
 
 fn renew(stored: Option<&Record>, token: ClaimToken, bid: &Bid, now: &Now) -> Decision {

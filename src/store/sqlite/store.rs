@@ -8,6 +8,7 @@ use sqlx::sqlite::SqlitePool;
 use tokio::time::Instant;
 
 use super::SqliteStoreBuilder;
+use super::leaving::Leaving;
 use super::question::{Answer, Question};
 use super::statements::PURGED_AT_ONCE;
 use super::writer::Writer;
@@ -129,7 +130,10 @@ impl SqliteStore {
 
 impl Store for SqliteStore {
     async fn claim(&self, request: &ClaimRequest<'_>) -> Result<Claim, StoreError> {
-        Ok(self.ask(Question::claim(request)).await?.into_claim())
+        let leaving = Leaving::new(&self.group, Question::release(request.key, request.token));
+        let answer = self.ask(Question::claim(request)).await;
+        leaving.stays();
+        Ok(answer?.into_claim())
     }
 
     async fn renew(&self, claim: &ClaimRequest<'_>) -> Result<Hold, StoreError> {

@@ -138,10 +138,6 @@ impl Engine for Arc<Writer> {
         Writer::answer(self, batch).await
     }
 
-    fn unheard(&self, question: Question, answer: Answer) {
-        let Some(release) = question.after_unheard(answer) else { return };
-        let writer = self.clone();
-        // If it fails the lease ends by itself.
-        tokio::spawn(async move { writer.answer(&[release]).await });
-    }
+    /// A claim's caller sees to that itself: [`Leaving`](super::leaving::Leaving).
+    fn unheard(&self, _: Question, _: Answer) {}
 }

@@ -8,14 +8,13 @@ use crate::store::{StoreError, StoreErrorKind};
 /// Why a batch could not be written, or not even read.
 #[derive(Clone, Debug)]
 pub(super) enum Fault {
-    /// Another connection holds the lock. Nothing was written, so the same can be asked again.
+    /// Another connection holds the lock, or keeps on writing the same rows. The same can be asked again.
     Locked,
     /// The file, the disk, or the connection. The connection is not used again.
     Broken(Arc<dyn Error + Send + Sync>),
 }
 
-/// SQLite's primary result codes for "not now": SQLITE_BUSY (in WAL mode also for a snapshot that is no longer the newest),
-/// SQLITE_LOCKED, and SQLITE_PROTOCOL, which is a lost race for a lock.
+/// SQLite's primary result codes for "not now": SQLITE_BUSY, SQLITE_LOCKED, and SQLITE_PROTOCOL, which is a lost race for a lock.
 const NOT_NOW: [i32; 3] = [5, 6, 15];
 
 /// Which file could not be opened.

@@ -1,8 +1,9 @@
 //! The embedded store that survives: one SQLite file, for every process on one machine.
 //!
-//! Concurrent questions are gathered into batches. A batch is one transaction: it reads the rows of its keys, decides every
-//! question in turn, and writes the rows that changed, with one flush to disk for all. What needs no write, a duplicate above all,
-//! is answered by reading, which in WAL mode waits for nobody.
+//! Concurrent questions are gathered into batches. A batch reads the rows of its keys, decides every question in turn, and writes
+//! the rows that changed: one statement, one transaction, one flush to disk for all. A row is written on condition that it still
+//! has the version that was read, so nothing has to be locked in between. What needs no write, a duplicate above all, is answered
+//! by reading, which in WAL mode waits for nobody.
 //!
 //! ```text
 //! store ── group ── writer   one batch at a time, on a connection of the store's own

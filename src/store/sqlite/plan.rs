@@ -5,6 +5,7 @@ use super::fault::Fault;
 use super::question::{Answer, Question};
 use super::record::{self, Record};
 use super::time::Now;
+use crate::random;
 use crate::store::StoreError;
 
 /// What is stored under the keys of a batch; an error for a row that this store did not write.
@@ -60,7 +61,7 @@ impl<'a> Plan<'a> {
         let key = &question.key;
         let (before, version) = match (self.changed.get(key), stored.get(&**key)) {
             (Some(changed), _) => (Some(changed), changed.version),
-            (None, None) => (None, 1),
+            (None, None) => (None, first_version()),
             (None, Some(Ok(stored))) => (Some(stored), stored.version + 1),
             (None, Some(Err(unreadable))) => {
                 return Planned { answer: Err(StoreError::corrupt(unreadable.to_string())), certain: true };
@@ -71,5 +72,77 @@ impl<'a> Plan<'a> {
             self.changed.insert(key, Record { version, ..record });
         }
         Planned { answer: Ok(answer), certain: !self.changed.contains_key(key) }
+    }
+}
+
+/// Unlike any other: a row that was purged and written anew must not be taken for the one that was read.
+fn first_version() -> i64 {
+    (random::bits() as u64 >> 2).cast_signed()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+    use crate::EventKey;
+    use crate::store::{Claim, ClaimRequest, ClaimToken, Completion, StoreErrorKind};
+
+    const NOW: i64 = 1_000_000;
+
+    fn now() -> Now {
+        Now { wall: NOW, lease: NOW, boot: "boot".into() }
+    }
+
+    fn claim(key: &EventKey) -> ClaimRequest<'_> {
+        ClaimRequest::new(key, ClaimToken::random(), Duration::from_secs(30))
+    }
+
+    /// A table in which this one event is completed.
+    fn stored(key: &EventKey) -> Stored {
+        let done = Question::complete(&claim(key), &Completion::succeeded("200 OK", Duration::from_secs(60)));
+        let (_, record) = record::decide(None, &done, &now());
+        HashMap::from([(key.as_str().to_owned(), Ok(record.expect("a record")))])
+    }
+
+    #[test]
+    fn of_two_claims_in_one_batch_one_wins_and_one_row_is_written() {
+        let key = EventKey::new("/hook", None, "evt_1");
+        let batch = [Question::claim(&claim(&key)), Question::claim(&claim(&key))];
+        let plan = Plan::new(&batch, &Stored::new(), &now());
+        assert_eq!(plan.changes().len(), 1);
+        let answers: Vec<_> =
+            plan.into_answers(2, Ok(())).into_iter().map(|answer| answer.expect("an answer")).collect();
+        let (fresh, in_flight) = (Claim::Fresh { attempt: Some(1) }, Claim::InFlight { same_body: true });
+        assert_eq!(answers, [Answer::Claim(fresh), Answer::Claim(in_flight)]);
+    }
+
+    #[test]
+    fn what_is_not_written_is_not_answered_and_nor_is_what_depends_on_it() {
+        let (new, old) = (EventKey::new("/hook", None, "new"), EventKey::new("/hook", None, "old"));
+        let batch = [&new, &old, &new].map(|key| Question::claim(&claim(key)));
+        let plan = Plan::new(&batch, &stored(&old), &now());
+        let answers = plan.into_answers(3, Err(&Fault::Locked));
+        assert_eq!(answers[1].as_ref().ok(), Some(&Answer::Claim(Claim::Completed { same_body: true })));
+        for unwritten in [&answers[0], &answers[2]] {
+            assert_eq!(unwritten.as_ref().expect_err("locked").kind(), StoreErrorKind::Locked);
+        }
+    }
+
+    #[test]
+    fn every_question_is_refused_when_nothing_could_be_read() {
+        let answers = Plan::of_nothing().into_answers(3, Err(&Fault::Locked));
+        assert_eq!(answers.iter().filter(|answer| answer.is_err()).count(), 3);
+    }
+
+    #[test]
+    fn row_that_was_read_is_written_as_the_next_version_however_often_it_changes() {
+        let key = EventKey::new("/hook", None, "evt_1");
+        let mut table = stored(&key);
+        table.values_mut().flatten().for_each(|record| (record.version, record.expires_at) = (7, NOW));
+        let mine = claim(&key);
+        let batch = [Question::claim(&mine), Question::release(&key, mine.token), Question::claim(&claim(&key))];
+        let plan = Plan::new(&batch, &table, &now());
+        assert_eq!(plan.changes().map(|(_, record)| record.version).collect::<Vec<_>>(), [8]);
     }
 }

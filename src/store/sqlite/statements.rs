@@ -79,10 +79,10 @@ impl Statements {
     pub(super) fn write<'a>(
         &self,
         rows: impl ExactSizeIterator<Item = (&'a Arc<str>, &'a Record)>,
-        now: &Now,
+        boot: &Arc<str>,
     ) -> Statement {
         let statement = prepared(&self.writes[size(rows.len())]);
-        rows.fold(statement, |statement, (key, record)| bind(statement, key, record, now))
+        rows.fold(statement, |statement, (key, record)| bind(statement, key, record, boot))
     }
 
     /// Deletes some of what has expired. A running claim goes only if its lease has lapsed as well, by the clock of leases.
@@ -114,13 +114,13 @@ fn record(row: &SqliteRow, now: &Now) -> Result<Record, sqlx::Error> {
     })
 }
 
-fn bind(statement: Statement, key: &Arc<str>, record: &Record, now: &Now) -> Statement {
+fn bind(statement: Statement, key: &Arc<str>, record: &Record, boot: &Arc<str>) -> Statement {
     statement
         .bind(key.clone())
         .bind(record.event_type.clone())
         .bind(record.state.as_str())
         .bind(record.token.as_bytes().to_vec())
-        .bind(now.boot.clone())
+        .bind(boot.clone())
         .bind(record.lease_until)
         .bind(record.received_at)
         .bind(record.processed_at)
@@ -182,14 +182,14 @@ fn write(table: &Table, rows: usize) -> String {
     text.push_str(") WHERE column1 IS NOT NULL ON CONFLICT (key) DO UPDATE SET ");
     let set: Vec<_> = COLUMNS[1..].iter().map(|column| format!("{column} = excluded.{column}")).collect();
     text.push_str(&set.join(", "));
-    // A row is written as the version after the one that was read; the first is 1.
+    // A row is written as the version after the one that was read.
     let _ = write!(text, " WHERE {table}.version = excluded.version - 1");
     text
 }
 
 fn purge(table: &Table) -> String {
     format!(
-        "DELETE FROM {table} WHERE key IN (SELECT key FROM {table} WHERE expires_at <= ?1 \
+        "DELETE FROM {table} WHERE rowid IN (SELECT rowid FROM {table} WHERE expires_at <= ?1 \
          AND (state <> 'running' OR boot <> ?2 OR lease_until IS NULL OR lease_until <= ?3) ORDER BY expires_at LIMIT ?4)"
     )
 }

@@ -48,6 +48,11 @@ impl Times {
         Now { wall: unix_millis(self.clock.now()), lease, boot: self.boot.clone() }
     }
 
+    /// The boot of now.
+    pub(super) fn boot(&self) -> &Arc<str> {
+        &self.boot
+    }
+
     pub(super) fn monotonic(&self) -> Instant {
         self.clock.monotonic()
     }

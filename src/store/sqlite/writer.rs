@@ -29,8 +29,8 @@ pub(super) struct Writer {
 
 /// What lasts from one batch to the next.
 struct Session {
-    /// None before the first batch, and after a fault: the next one connects again. Also while a batch is under way, so that one that is
-    /// dropped half-way takes its transaction with it.
+    /// None before the first batch, and after a fault: the next one connects again. Also while a batch is under way, so that nobody
+    /// goes on where one was dropped half-way.
     connection: Option<SqliteConnection>,
     next_purge: Instant,
 }
@@ -53,9 +53,11 @@ impl Writer {
     pub(super) async fn purge(&self) -> Result<u64, Fault> {
         let mut session = self.session.lock().await;
         let mut connection = self.connection(&mut session).await?;
-        let purged = connection.execute(self.statements.purge(&self.times.now())).await;
-        session.connection = Some(connection);
-        Ok(purged?.rows_affected())
+        let purged = self.purge_some(&mut connection).await;
+        if is_sound(&purged) {
+            session.connection = Some(connection);
+        }
+        purged
     }
 
     async fn connection(&self, session: &mut Session) -> Result<SqliteConnection, Fault> {
@@ -72,11 +74,11 @@ impl Writer {
             Err(fault) => return Plan::of_nothing().into_answers(batch.len(), Err(&fault)),
         };
         let (plan, written) = self.run(&mut connection, batch).await;
-        let purged = match plan.changes().len() {
-            0 => Ok(()),
-            _ => self.purge_if_due(&mut connection, &mut session.next_purge).await,
+        let purged = match &written {
+            Ok(()) if plan.changes().len() > 0 => self.purge_if_due(&mut connection, &mut session.next_purge).await,
+            _ => Ok(()),
         };
-        if ![&written, &purged].into_iter().any(|done| matches!(done, Err(Fault::Broken(_)))) {
+        if is_sound(&written) && is_sound(&purged) {
             session.connection = Some(connection);
         }
         plan.into_answers(batch.len(), written.as_ref().copied())
@@ -115,18 +117,19 @@ impl Writer {
         if expected == 0 {
             return Ok(true);
         }
-        let written = connection.execute(self.statements.write(changes, &self.times.now())).await?;
+        let written = connection.execute(self.statements.write(changes, self.times.boot())).await?;
         Ok(written.rows_affected() == expected)
     }
 
     async fn purge_if_due(&self, connection: &mut SqliteConnection, next: &mut Instant) -> Result<(), Fault> {
-        if self.times.monotonic() >= *next {
-            let purged = connection.execute(self.statements.purge(&self.times.now())).await?;
-            if purged.rows_affected() < PURGED_AT_ONCE {
-                *next = self.times.monotonic() + PURGE_EVERY;
-            }
+        if self.times.monotonic() >= *next && self.purge_some(connection).await? < PURGED_AT_ONCE {
+            *next = self.times.monotonic() + PURGE_EVERY;
         }
         Ok(())
+    }
+
+    async fn purge_some(&self, connection: &mut SqliteConnection) -> Result<u64, Fault> {
+        Ok(connection.execute(self.statements.purge(&self.times.now())).await?.rows_affected())
     }
 }
 
@@ -140,4 +143,9 @@ impl Engine for Arc<Writer> {
 
     /// A claim's caller sees to that itself: [`Leaving`](super::leaving::Leaving).
     fn unheard(&self, _: Question, _: Answer) {}
+}
+
+/// Whether the connection can be used again.
+fn is_sound<T>(done: &Result<T, Fault>) -> bool {
+    !matches!(done, Err(Fault::Broken(_)))
 }

@@ -41,7 +41,7 @@
 //! renewal would collide with the transaction. The row's lock takes its place.
 //!
 //! A SQLite handler begins with `pool.begin_with("BEGIN IMMEDIATE")`, so that it waits for the lock at its beginning and not in
-//! the middle. Effects outside of the database go into an outbox table in the same transaction.
+//! the middle, and leaves `synchronous` at `FULL`: it is the handler's connection that makes the commit durable. Effects outside of the database go into an outbox table in the same transaction.
 //!
 //! Other drivers run the statement themselves: [`WebhookEvent::enlist`](crate::WebhookEvent::enlist).
 

@@ -67,7 +67,7 @@ impl<E: Engine> Group<E> {
         self.enqueue(Asked { question, reply: None });
     }
 
-    #[allow(dead_code, reason = "for stores that have more to ask their engine than it is asked in batches")]
+    #[cfg_attr(not(feature = "sqlite"), allow(dead_code, reason = "Postgres asks its engine in batches only"))]
     pub(super) fn engine(&self) -> &E {
         &self.shared.engine
     }

@@ -45,10 +45,10 @@ pub mod sqlite;
 mod token;
 mod verbs;
 
-#[cfg(feature = "redis")]
-pub use self::redis::{RedisStore, RedisStoreBuilder};
 #[cfg(feature = "postgres")]
 pub use self::postgres::{PostgresStore, PostgresStoreBuilder};
+#[cfg(feature = "redis")]
+pub use self::redis::{RedisStore, RedisStoreBuilder};
 #[cfg(feature = "sqlite")]
 pub use self::sqlite::{SqliteStore, SqliteStoreBuilder};
 pub use self::{

@@ -46,6 +46,9 @@ struct Options {
     /// How long a claim holds without renewal.
     #[arg(long, value_parser = milliseconds, default_value = "30000")]
     lease_ms: Duration,
+    /// How long a duplicate waits for the first delivery's outcome.
+    #[arg(long, value_parser = milliseconds, default_value = "5000")]
+    wait_ms: Duration,
     /// How long the handler takes before its transaction.
     #[arg(long, value_parser = milliseconds, default_value = "0")]
     pause_before_ms: Duration,
@@ -74,8 +77,10 @@ async fn main() -> Result<(), Box<dyn Error>> {
     console::print_deliveries();
     let options = Options::parse();
     let (books, store) = Books::open(&options.database).await?;
-    let layer =
-        WebhookLayer::new(scheme::stripe(&*options.secret)?, store).endpoint("ledger")?.lease(options.lease_ms)?;
+    let layer = WebhookLayer::new(scheme::stripe(&*options.secret)?, store)
+        .endpoint("ledger")?
+        .lease(options.lease_ms)?
+        .in_flight_wait(options.wait_ms);
     let listener = TcpListener::bind(options.listen).await?;
     println!("listening on http://{}", listener.local_addr()?);
     let app = Router::new()

@@ -23,7 +23,7 @@ impl Books {
         if let Some(path) = address.strip_prefix("sqlite:") {
             let options = SqliteConnectOptions::new().filename(path).create_if_missing(true).foreign_keys(true);
             let pool = SqlitePool::connect_with(options).await?;
-            let store = SqliteStore::new(pool.clone()).await?;
+            let store = SqliteStore::new(&pool).await?;
             for statement in [ACCOUNT, PAYMENTS, OPENED] {
                 sqlx::query(statement).execute(&pool).await?;
             }
@@ -59,6 +59,7 @@ impl Books {
                     .bind(amount)
                     .execute(&mut *tx)
                     .await?;
+                println!("paying {amount} for {}, not committed yet", event.id());
                 tokio::time::sleep(pause).await;
                 sqlx::query("UPDATE account SET balance = balance + $1").bind(amount).execute(&mut *tx).await?;
                 tx.commit().await?;

@@ -24,6 +24,7 @@ impl<S: Subscriber> Layer<S> for Lines {
         event.record(&mut line);
         match target {
             "tower_webhook::audit" => println!("{:<10}{}", line.outcome, line.rest),
+            _ if *event.metadata().level() > tracing::Level::WARN => {}
             _ => eprintln!("{}: {}{}", event.metadata().level(), line.message, line.rest),
         }
     }

@@ -99,6 +99,11 @@ impl PostgresServer {
         (Ipv4Addr::LOCALHOST, self.port).into()
     }
 
+    /// For those who are told by text where it is.
+    pub fn url(&self) -> String {
+        format!("postgres://postgres@{}/postgres", self.address())
+    }
+
     pub fn options(&self) -> PgConnectOptions {
         self.options_at(self.address())
     }

@@ -6,6 +6,8 @@ use std::path::PathBuf;
 use std::process::{Child, ChildStdout, Command, ExitStatus, Stdio};
 
 use axum::body::Body;
+use tokio::io::AsyncWriteExt;
+use tokio::net::TcpStream;
 use tokio::task::JoinSet;
 use tower_webhook::scheme;
 use tower_webhook::testing::TestSender;
@@ -37,15 +39,35 @@ impl Process {
         Self { address: address.parse().expect("an address"), child, output: Some(output) }
     }
 
-    /// A signed delivery, and the status that it gets; `None` when the connection ends without one.
+    /// Ready when it has printed a line with this in it.
+    pub async fn printed(&mut self, text: &'static str) {
+        let mut output = self.output.take().expect("not waited for");
+        let reading = tokio::task::spawn_blocking(move || {
+            let mut line = String::new();
+            while !line.contains(text) {
+                line.clear();
+                assert_ne!(output.read_line(&mut line).expect("its output"), 0, "it never printed {text:?}");
+            }
+            output
+        });
+        self.output = Some(tokio::time::timeout(PATIENCE, reading).await.expect("a line").expect("no panic"));
+    }
+
+    /// What it answers to a GET.
+    pub async fn get(address: SocketAddr, path: &str) -> Option<String> {
+        let request = format!("GET {path} HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\r\n");
+        let answer = exchange(address, request.as_bytes()).await?;
+        answer.split_once("\r\n\r\n").map(|(_, body)| body.to_owned())
+    }
+
+    /// A signed delivery, and the status that it gets; `None` when there is nobody, or the connection ends without one.
     pub async fn deliver(address: SocketAddr, id: &str) -> Option<u16> {
         let sender = TestSender::new(scheme::stripe(SECRET).expect("a secret"));
         let body = format!(r#"{{"id":"{id}","type":"test.event"}}"#);
         let (head, body) = raw(sender.deliver(body).request::<Body>()).await;
-        let mut client = RawClient::connect(address).await;
-        client.write(format!("{head}connection: close\r\ncontent-length: {}\r\n\r\n", body.len())).await;
-        client.write(body).await;
-        client.read_to_end().await.strip_prefix("HTTP/1.1 ")?.split(' ').next()?.parse().ok()
+        let mut request = format!("{head}connection: close\r\ncontent-length: {}\r\n\r\n", body.len()).into_bytes();
+        request.extend(body);
+        exchange(address, &request).await?.strip_prefix("HTTP/1.1 ")?.split(' ').next()?.parse().ok()
     }
 
     /// Starts two deliveries of one event. Nobody waits here, so the one that is answered with 503 has seen the other one
@@ -83,6 +105,13 @@ impl Drop for Process {
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
+}
+
+/// Sends a request and reads until the connection ends, however it does.
+async fn exchange(address: SocketAddr, request: &[u8]) -> Option<String> {
+    let mut client = RawClient(TcpStream::connect(address).await.ok()?);
+    client.0.write_all(request).await.ok()?;
+    Some(client.read_to_end().await)
 }
 
 /// `cargo test` builds the examples beside the tests.

@@ -1,0 +1,14 @@
+//! Receivers in processes of their own, on real stores, killed and stopped with real signals.
+
+mod support;
+
+#[path = "processes/killed.rs"]
+mod killed;
+#[path = "processes/ledger.rs"]
+mod ledger;
+#[path = "processes/site.rs"]
+mod site;
+#[path = "processes/together.rs"]
+mod together;
+#[path = "processes/zombies.rs"]
+mod zombies;

@@ -1,0 +1,63 @@
+//! Row 11: SIGKILL after the claim.
+
+use std::time::Duration;
+
+use super::site::Site;
+use crate::support::process::{LedgerFile, Process};
+use crate::support::socket::PATIENCE;
+
+/// Delivers as a sender does, until it is acknowledged, and says how often it was not.
+pub(crate) async fn acknowledged(process: &Process, id: &str) -> usize {
+    let retrying = async {
+        let mut refused = 0;
+        while !matches!(Process::deliver(process.address, id).await, Some(200)) {
+            refused += 1;
+            tokio::time::sleep(Duration::from_millis(100)).await;
+        }
+        refused
+    };
+    tokio::time::timeout(PATIENCE, retrying).await.expect("an acknowledgement")
+}
+
+#[tokio::test]
+async fn row_11_event_of_a_killed_process_is_run_by_another_when_its_lease_ends() {
+    for site in Site::all() {
+        let ledger = LedgerFile::new(&format!("row-11-{}", site.name));
+        let ours = ["--store", &site.address, "--ledger", ledger.path(), "--wait", "0", "--lease", "3"];
+        let killed = Process::start("receiver", &[&ours[..], &["--handler-delay-ms", "600000"]].concat());
+        let running = killed.deliver_until_running("evt_1").await;
+        killed.signal("KILL");
+        drop(running);
+
+        let survivor = Process::start("receiver", &ours);
+        assert_eq!(
+            Process::deliver(survivor.address, "evt_1").await,
+            Some(503),
+            "{}: the lease still holds",
+            site.name
+        );
+        acknowledged(&survivor, "evt_1").await;
+        assert_eq!(ledger.lines().len(), 1, "{}", site.name);
+        assert_eq!(Process::deliver(survivor.address, "evt_1").await, Some(200), "{}: a duplicate", site.name);
+        assert_eq!(ledger.lines().len(), 1, "{}", site.name);
+    }
+}
+
+/// What was completed is known after a restart of the receiver, whichever way it ended.
+#[tokio::test]
+async fn completed_events_survive_the_receiver() {
+    for site in Site::all() {
+        let ledger = LedgerFile::new(&format!("survive-{}", site.name));
+        let ours = ["--store", &site.address, "--ledger", ledger.path()];
+        for id in ["evt_1", "evt_2"] {
+            let process = Process::start("receiver", &ours);
+            assert_eq!(Process::deliver(process.address, id).await, Some(200));
+            process.signal("KILL");
+        }
+        let process = Process::start("receiver", &ours);
+        for id in ["evt_1", "evt_2"] {
+            assert_eq!(Process::deliver(process.address, id).await, Some(200), "{}: a duplicate", site.name);
+        }
+        assert_eq!(ledger.lines().len(), 2, "{}", site.name);
+    }
+}

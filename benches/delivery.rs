@@ -45,7 +45,7 @@ fn measure(report: &mut Report, name: &str, size: usize, requests: usize, rounds
     let variants = variants::deliveries(size);
     let single = compare(&current_thread(), &variants, requests, rounds);
     let multi = compare(&multi_thread(), &variants, requests, rounds / 2);
-    report.table(&format!("{name} body"), &variants, &single, &multi);
+    print_table(&format!("{name} body"), &variants, &single, &multi);
     let ratio = |variant: &str, base: &str| single.ratio(&variants, variant, base);
     report.number(&format!("fresh_vs_ideal_{name}"), ratio("fresh", "ideal"));
     report.number(&format!("duplicate_vs_ideal_{name}"), ratio("duplicate", "ideal"));
@@ -57,10 +57,18 @@ fn refusals(report: &mut Report) {
     let variants = variants::refusals();
     let single = compare(&current_thread(), &variants, 300, 100);
     let multi = compare(&multi_thread(), &variants, 300, 50);
-    report.table("refused from the head", &variants, &single, &multi);
+    print_table("refused from the head", &variants, &single, &multi);
     let ratios =
         ["missing header", "malformed header", "stale header"].map(|name| single.ratio(&variants, name, "bare 401"));
     report.number("refused_vs_401", ratios.into_iter().fold(0.0, f64::max));
+}
+
+/// Nanoseconds of every variant, on both runtimes.
+fn print_table(title: &str, variants: &[Variant], single: &Measured, multi: &Measured) {
+    println!("\n{title:<24}{:>14}{:>14}", "current ns", "multi ns");
+    for (index, variant) in variants.iter().enumerate() {
+        println!("  {:<22}{:>14.0}{:>14.0}", variant.name, single.nanoseconds(index), multi.nanoseconds(index));
+    }
 }
 
 /// Nanoseconds per request: for each run, for each round, for each variant.

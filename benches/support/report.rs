@@ -1,9 +1,6 @@
-//! Prints tables, and writes a flat JSON object of ratios.
+//! Prints figures, and writes them as a flat JSON object.
 
 use std::fmt::Write;
-
-use crate::Measured;
-use crate::variants::Variant;
 
 #[derive(Default)]
 pub(crate) struct Report {
@@ -13,14 +10,6 @@ pub(crate) struct Report {
 impl Report {
     pub(crate) fn number(&mut self, name: &str, value: f64) {
         self.numbers.push((name.to_owned(), value));
-    }
-
-    /// Nanoseconds of every variant, and their ratio to the second one (`ideal`, or the base of a pair).
-    pub(crate) fn table(&self, title: &str, variants: &[Variant], single: &Measured, multi: &Measured) {
-        println!("\n{title:<24}{:>14}{:>14}", "current ns", "multi ns");
-        for (index, variant) in variants.iter().enumerate() {
-            println!("  {:<22}{:>14.0}{:>14.0}", variant.name, single.nanoseconds(index), multi.nanoseconds(index));
-        }
     }
 
     pub(crate) fn print_and_write(&self, bench: &str) {

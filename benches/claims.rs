@@ -1,0 +1,53 @@
+//! What a claim costs on every store, against the engine's own tool on the same server, in one run:
+//! `cargo bench --bench claims --features postgres,redis,sqlite`.
+//!
+//! It starts servers of its own, and needs `redis-server`, `redis-benchmark`, `postgres` and `pgbench`. Variants take turns
+//! within a round and the table is emptied before each; a ratio is the median over the rounds of the ratio within the round.
+//! `--quick` takes fewer rounds and fewer remembered ids, to try the bench itself. `target/bench/claims.json` gets the ratios.
+
+#[path = "claims/load.rs"]
+mod load;
+#[path = "claims/memory.rs"]
+mod memory;
+#[path = "claims/postgres.rs"]
+mod postgres;
+#[path = "../tests/support/postgres_server.rs"]
+#[allow(dead_code, unreachable_pub, reason = "shared with the tests, which use more of it")]
+mod postgres_server;
+#[path = "claims/redis.rs"]
+mod redis;
+#[path = "../tests/support/redis_server.rs"]
+#[allow(dead_code, unreachable_pub, reason = "shared with the tests, which use more of it")]
+mod redis_server;
+#[path = "support/report.rs"]
+mod report;
+#[path = "claims/sockets.rs"]
+mod sockets;
+#[path = "claims/sqlite.rs"]
+mod sqlite;
+
+use report::Report;
+
+/// How much is measured.
+#[derive(Clone, Copy)]
+struct Effort {
+    rounds: usize,
+    /// How many operations a round has, as a share of the usual.
+    operations: f64,
+    /// What "many remembered ids" is, as a share of the usual.
+    remembered: f64,
+}
+
+#[tokio::main(flavor = "multi_thread", worker_threads = 2)]
+async fn main() {
+    let effort = match std::env::args().any(|argument| argument == "--quick") {
+        true => Effort { rounds: 1, operations: 0.1, remembered: 0.01 },
+        false => Effort { rounds: 7, operations: 1.0, remembered: 1.0 },
+    };
+    let mut report = Report::default();
+    redis::measure(&mut report, effort).await;
+    postgres::measure(&mut report, effort).await;
+    sqlite::measure(&mut report, effort).await;
+    memory::measure(&mut report, effort).await;
+    report.print_and_write("claims");
+}

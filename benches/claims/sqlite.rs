@@ -1,0 +1,72 @@
+//! SQLite, against one transaction per claim.
+
+use std::path::PathBuf;
+
+use sqlx::sqlite::{SqliteConnectOptions, SqliteJournalMode, SqliteSynchronous};
+use sqlx::{ConnectOptions, SqliteConnection};
+use tower_webhook::store::{ClaimToken, SqliteStore};
+
+use crate::Effort;
+use crate::load;
+use crate::report::{Report, median};
+
+pub(crate) async fn measure(report: &mut Report, effort: Effort) {
+    let directory = Directory::new();
+    let path = directory.0.join("events.db");
+    let store = SqliteStore::open(&path).await.expect("a store");
+    let options = SqliteConnectOptions::new()
+        .filename(&path)
+        .journal_mode(SqliteJournalMode::Wal)
+        .synchronous(SqliteSynchronous::Full);
+    let mut connection = options.connect().await.expect("a connection");
+    let operations = (20_000.0 * effort.operations) as usize;
+    let mut rates = Vec::new();
+    for _ in 0..effort.rounds {
+        let ours = load::claims(&store, 64, operations).await.per_second;
+        let single = single(&mut connection, operations / 20).await;
+        let alone = load::claims(&store, 1, operations / 20).await.per_second;
+        rates.push((ours, single, alone));
+    }
+    println!("\nsqlite, claims per second");
+    println!("  {:<34}{:>10.0}", "SqliteStore, 64 at a time", median(rates.iter().map(|rate| rate.0)));
+    println!("  {:<34}{:>10.0}", "one transaction per claim", median(rates.iter().map(|rate| rate.1)));
+    println!("  {:<34}{:>10.0}", "SqliteStore, one at a time", median(rates.iter().map(|rate| rate.2)));
+    report.number("sqlite_64_vs_single", median(rates.iter().map(|rate| rate.0 / rate.1)));
+}
+
+/// The same row, as one would write it by hand.
+async fn single(connection: &mut SqliteConnection, operations: usize) -> f64 {
+    let begun = std::time::Instant::now();
+    for _ in 0..operations {
+        sqlx::query("BEGIN IMMEDIATE").execute(&mut *connection).await.expect("the lock");
+        sqlx::query(
+            "INSERT INTO webhook_events
+                 (key, state, token, boot, lease_until, received_at, attempts, fingerprint, expires_at)
+             VALUES ($1, 'running', $2, '', 0, 0, 1, 0, 9000000000000) ON CONFLICT DO NOTHING",
+        )
+        .bind(load::new_key().as_str())
+        .bind(ClaimToken::random().as_bytes().as_slice())
+        .execute(&mut *connection)
+        .await
+        .expect("a row");
+        sqlx::query("COMMIT").execute(&mut *connection).await.expect("the commit");
+    }
+    operations as f64 / begun.elapsed().as_secs_f64()
+}
+
+/// Gone when dropped.
+struct Directory(PathBuf);
+
+impl Directory {
+    fn new() -> Self {
+        let path = std::env::temp_dir().join(format!("tower-webhook-claims-{}", std::process::id()));
+        std::fs::create_dir_all(&path).expect("a writable directory");
+        Self(path)
+    }
+}
+
+impl Drop for Directory {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
+}

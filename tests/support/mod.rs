@@ -22,9 +22,9 @@ use tower_webhook::{Outcome, WebhookEvent, WebhookLayer};
 pub mod checker;
 pub mod faulty;
 pub mod logs;
-pub mod process;
 #[cfg(feature = "postgres")]
 pub mod postgres_server;
+pub mod process;
 pub mod proxy;
 pub mod redis_server;
 pub mod rig;

@@ -2,7 +2,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::sync::watch;
-use tokio::task::AbortHandle;
+use tokio::task::JoinHandle;
 use tokio::time::Instant;
 
 use super::asking::ask;
@@ -10,9 +10,10 @@ use super::{Claimant, Machine, Terms};
 use crate::store::Hold;
 use crate::telemetry;
 
-/// Keeps a lease alive from a task of its own: a handler that blocks its thread must not lose it. Ends when dropped.
+/// Keeps a lease alive from a task of its own: a handler that blocks its thread must not lose it. Stops when dropped.
 pub(super) struct Renewal {
-    task: AbortHandle,
+    task: JoinHandle<()>,
+    first: Instant,
     lost: watch::Receiver<bool>,
 }
 
@@ -28,7 +29,16 @@ impl Renewal {
             telemetry::claim_lost(&claimant.key);
             let _ = lose.send(true);
         });
-        Self { task: task.abort_handle(), lost }
+        Self { task, first, lost }
+    }
+
+    /// Stops it, and is ready when nothing more can come of it: a renewal after the settlement could bring the claim back.
+    pub(super) async fn end(mut self) {
+        self.task.abort();
+        // Until then it has only slept, and is not going to wake up.
+        if Instant::now() >= self.first {
+            let _ = (&mut self.task).await;
+        }
     }
 
     /// Ready when the claim is no longer held; never, if the renewal is dropped first.

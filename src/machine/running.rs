@@ -1,7 +1,7 @@
 use std::future::{Future, poll_fn};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::pin;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::task::Poll;
 
 use tokio::time::Instant;
@@ -67,13 +67,20 @@ impl Run<'_> {
             let polled = catch_unwind(AssertUnwindSafe(|| working.as_mut().poll(cx)));
             polled.unwrap_or(Poll::Ready((Worked::Panicked, Verdict::Release)))
         }));
-        unless(caught, || async { (Worked::Dropped(self.renew_until_stopped().await), Verdict::Release) }).await
+        let renewal = OnceLock::new();
+        let worked = unless(caught, || async {
+            let begun = || Renewal::start(self.machine, self.terms, self.claimant, self.since + self.terms.lease / 3);
+            (Worked::Dropped(self.until_stopped(renewal.get_or_init(begun)).await), Verdict::Release)
+        })
+        .await;
+        if let Some(renewal) = renewal.into_inner() {
+            renewal.end().await;
+        }
+        worked
     }
 
-    /// Renews the lease until the work is to be dropped. The renewal ends with this future, and so before the settlement:
-    /// one that came later could bring the claim back.
-    async fn renew_until_stopped(&self) -> RejectionKind {
-        let renewal = Renewal::start(self.machine, self.terms, self.claimant, self.since + self.terms.lease / 3);
+    /// Ready when the work is to be dropped half-way.
+    async fn until_stopped(&self, renewal: &Renewal) -> RejectionKind {
         let aborted = async {
             self.machine.gate.reached(Phase::Aborting).await;
             RejectionKind::Draining

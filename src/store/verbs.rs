@@ -39,6 +39,10 @@ pub trait Store: Send + Sync + 'static {
 
     /// The statement that completes a claim inside of a handler's own transaction, for a store in the same database. None
     /// unless overridden; a store that wraps another passes its on.
+    ///
+    /// Such a store is held to more: where `release` answers [`Hold::Lost`], `complete` under the same token is
+    /// [`Hold::Held`] only if that token's transaction has completed the record, and never makes one. While a transaction that
+    /// has not ended holds the record, both fail with [`StoreErrorKind::Locked`](super::StoreErrorKind::Locked).
     fn enlistment(&self) -> Option<Enlistment> {
         None
     }

@@ -15,6 +15,7 @@ pub async fn run(harness: &impl Harness) {
     release_never_undoes_a_completion(harness).await;
     overtaken_holder_has_lost(harness).await;
     overtaken_holder_has_lost_after_the_completion(harness).await;
+    what_cannot_be_released_cannot_be_completed(harness).await;
 }
 
 /// Another token's verbs are `Lost`, and the holder does not notice them.
@@ -84,6 +85,21 @@ pub async fn overtaken_holder_has_lost_after_the_completion(harness: &impl Harne
     event.completes(Second, Hold::Held).await;
     everything_is_lost(&event, First).await;
     event.claims(Third, COMPLETED).await;
+}
+
+/// A store that lends its claims a statement is asked by a release and then a completion whether that was committed: a token
+/// that neither holds nor has completed the event must not be told that it has.
+pub async fn what_cannot_be_released_cannot_be_completed(harness: &impl Harness) {
+    let event = Bench::new("what_cannot_be_released_cannot_be_completed", harness).await;
+    if event.store.enlistment().is_none() {
+        return;
+    }
+    take_over(harness, &event).await;
+    event.releases(Second, Hold::Held).await;
+    if event.released(First).await == Hold::Lost {
+        event.completes(First, Hold::Lost).await;
+    }
+    event.claims(Third, FRESH).await;
 }
 
 async fn take_over<H: Harness>(harness: &H, event: &Bench<H::Store>) {

@@ -139,6 +139,30 @@ async fn store_that_cannot_say_makes_it_a_503() {
     }
 }
 
+/// A transaction that was dropped is rolled back a moment later: until then nobody can tell.
+#[tokio::test(start_paused = true)]
+async fn record_that_is_locked_for_a_moment_is_asked_for_again() {
+    for (committed, expected) in [(true, Outcome::Completed), (false, Outcome::Released)] {
+        let rig = rig();
+        let (delivery, event) = enlisted(&rig).await;
+        if committed {
+            commit(&rig.store.inner, &event).await;
+            rig.store.breaks_times(Verb::Complete, Fault::Locked, 3);
+        }
+        rig.store.breaks_times(Verb::Release, Fault::Locked, 3);
+        assert_eq!(end(&rig, delivery, 200).await.outcome, Some(expected));
+    }
+}
+
+/// Not for ever, though.
+#[tokio::test(start_paused = true)]
+async fn record_that_stays_locked_makes_it_a_503() {
+    let rig = rig();
+    let (delivery, _) = enlisted(&rig).await;
+    rig.store.breaks(Verb::Release, Fault::Locked);
+    assert_eq!(end(&rig, delivery, 200).await.rejection(), Some(RejectionKind::StoreUnavailable));
+}
+
 /// A renewal would collide with the transaction's snapshot.
 #[tokio::test(start_paused = true)]
 async fn lease_is_renewed_until_the_completion_is_enlisted() {

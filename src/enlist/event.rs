@@ -1,18 +1,15 @@
 use std::time::Duration;
 
-use super::{EnlistError, EnlistErrorKind};
+use super::{COMMITTED, EnlistError, EnlistErrorKind};
 use crate::WebhookEvent;
 use crate::store::{ClaimToken, Dialect};
-
-/// What is remembered of an event that was completed by its handler's transaction.
-const SUMMARY: &str = "committed by the handler";
 
 /// A completion to be run inside of a transaction: a statement and its parameters, in their order.
 ///
 /// It must change exactly one row. If it changes none, the claim is another delivery's: roll back.
 #[derive(Clone, Copy, Debug)]
 #[non_exhaustive]
-pub struct Enlisted<'a> {
+pub struct CompletionStatement<'a> {
     /// Whose SQL the statement is.
     pub dialect: Dialect,
     /// The statement.
@@ -37,11 +34,11 @@ impl<T> WebhookEvent<T> {
     /// statement fails. The transaction is to be rolled back, and the error returned: it is a transient one.
     #[cfg(any(feature = "postgres", feature = "sqlite"))]
     pub async fn complete_in<C: super::Connection>(&self, connection: &mut C) -> Result<(), EnlistError> {
-        let enlisted = self.enlist().await?;
-        if enlisted.dialect != C::DIALECT {
+        let lent = self.claimant().lent().ok_or(EnlistErrorKind::Unsupported)?;
+        if lent.enlistment.dialect() != C::DIALECT {
             return Err(EnlistErrorKind::OtherDatabase.into());
         }
-        match connection.run(&enlisted).await {
+        match connection.run(&self.enlist().await?).await {
             Ok(1) => Ok(()),
             Ok(_) => {
                 self.claimant().lost();
@@ -57,21 +54,22 @@ impl<T> WebhookEvent<T> {
     /// # Errors
     ///
     /// If the store has no such statement, or the event no id.
-    pub async fn enlist(&self) -> Result<Enlisted<'_>, EnlistError> {
+    pub async fn enlist(&self) -> Result<CompletionStatement<'_>, EnlistError> {
         let claimant = self.claimant();
         let lent = claimant.lent().ok_or(EnlistErrorKind::Unsupported)?;
         lent.enlist().await;
-        Ok(Enlisted {
+        Ok(CompletionStatement {
             dialect: lent.enlistment.dialect(),
             sql: lent.enlistment.sql(),
             key: claimant.key.as_str(),
             token: claimant.token,
-            summary: SUMMARY,
+            summary: COMMITTED,
             retention_ms: milliseconds(lent.retention),
         })
     }
 }
 
+/// Rounded up: what is kept for less than a millisecond is kept for one.
 fn milliseconds(time: Duration) -> i64 {
-    i64::try_from(time.as_millis()).unwrap_or(i64::MAX)
+    i64::try_from(time.as_nanos().div_ceil(1_000_000)).unwrap_or(i64::MAX)
 }

@@ -55,7 +55,10 @@ mod lent;
 pub use self::connection::Connection;
 pub use self::{
     error::{EnlistError, EnlistErrorKind},
-    event::Enlisted,
+    event::CompletionStatement,
 };
 
 pub(crate) use self::lent::Lent;
+
+/// What is remembered of an event that was completed by its handler's transaction.
+pub(crate) const COMMITTED: &str = "committed by the handler";

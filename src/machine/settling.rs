@@ -95,7 +95,7 @@ impl Machine {
     }
 
     /// One attempt to complete; `None` when the store could not be asked.
-    pub(super) async fn complete(&self, terms: &Terms, claimant: &Claimant, record: &Record) -> Option<Hold> {
+    async fn complete(&self, terms: &Terms, claimant: &Claimant, record: &Record) -> Option<Hold> {
         let completion = record.completion(terms.retention);
         let claim = claimant.request(terms.lease);
         let answer = self.store_of(claimant).complete(&claim, &completion);
@@ -103,7 +103,7 @@ impl Machine {
     }
 
     /// Gives the claim back, so that the sender's retry runs. If the store cannot be asked, the lease ends by itself.
-    pub(super) async fn release(&self, deadline: Duration, claimant: &Claimant) -> Option<Hold> {
+    pub(super) async fn release(&self, deadline: Duration, claimant: &Claimant) {
         claimant.lost();
         let answer = self.store_of(claimant).release(&claimant.key, claimant.token);
         let released = ask("release", &claimant.key, deadline, answer).await;
@@ -111,7 +111,6 @@ impl Machine {
         if released != Some(Hold::Lost) {
             self.waiters.ended(&claimant.key, Ending::Failed);
         }
-        released
     }
 
     /// The same from where nothing can be awaited.

@@ -73,7 +73,7 @@ async fn connection_of_another_kind_of_database_is_refused() {
         let mut tx = sqlite.begin().await?;
         let error = event.complete_in(&mut *tx).await.expect_err("the store is in Postgres");
         assert_eq!(error.kind(), EnlistErrorKind::OtherDatabase);
-        Err::<(), HandlerError>(error.into())
+        Ok::<(), HandlerError>(())
     });
-    assert_eq!(receiver.deliver("evt_1").await.outcome, Some(Outcome::Released));
+    assert_eq!(receiver.deliver("evt_1").await.outcome, Some(Outcome::Completed), "nothing was enlisted");
 }

@@ -3,7 +3,8 @@
 //!
 //! It starts servers of its own, and needs `redis-server`, `redis-benchmark`, `postgres` and `pgbench`. Variants take turns
 //! within a round and the table is emptied before each; a ratio is the median over the rounds of the ratio within the round.
-//! `--quick` takes fewer rounds and fewer remembered ids, to try the bench itself. `target/bench/claims.json` gets the ratios.
+//! `--quick` takes fewer rounds and fewer remembered ids, to try the bench itself; `redis`, `postgres`, `sqlite` or `memory` measures
+//! these alone. `target/bench/claims.json` gets the ratios.
 
 #[path = "claims/load.rs"]
 mod load;
@@ -45,9 +46,23 @@ async fn main() {
         false => Effort { rounds: 7, operations: 1.0, remembered: 1.0 },
     };
     let mut report = Report::default();
-    redis::measure(&mut report, effort).await;
-    postgres::measure(&mut report, effort).await;
-    sqlite::measure(&mut report, effort).await;
-    memory::measure(&mut report, effort).await;
+    if is_wanted("redis") {
+        redis::measure(&mut report, effort).await;
+    }
+    if is_wanted("postgres") {
+        postgres::measure(&mut report, effort).await;
+    }
+    if is_wanted("sqlite") {
+        sqlite::measure(&mut report, effort).await;
+    }
+    if is_wanted("memory") {
+        memory::measure(&mut report, effort).await;
+    }
     report.print_and_write("claims");
+}
+
+/// Whether a store is named among the arguments, or none is.
+fn is_wanted(store: &str) -> bool {
+    let mut named = std::env::args().skip(1).filter(|argument| !argument.starts_with('-')).peekable();
+    named.peek().is_none() || named.any(|name| name == store)
 }

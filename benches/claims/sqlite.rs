@@ -41,8 +41,8 @@ async fn single(connection: &mut SqliteConnection, operations: usize) -> f64 {
         sqlx::query("BEGIN IMMEDIATE").execute(&mut *connection).await.expect("the lock");
         sqlx::query(
             "INSERT INTO webhook_events
-                 (key, state, token, boot, lease_until, received_at, attempts, fingerprint, expires_at)
-             VALUES ($1, 'running', $2, '', 0, 0, 1, 0, 9000000000000) ON CONFLICT DO NOTHING",
+                 (key, state, token, boot, lease_until, received_at, attempts, fingerprint, expires_at, version)
+             VALUES ($1, 'running', $2, '', 0, 0, 1, 0, 9000000000000, 1) ON CONFLICT DO NOTHING",
         )
         .bind(load::new_key().as_str())
         .bind(ClaimToken::random().as_bytes().as_slice())

@@ -113,6 +113,42 @@ async fn failing_probe_is_decided_by_the_fallback() {
     }
 }
 
+/// The store has taken the probe for a claim, and nobody has heard of it: whoever is not given the claim has it released.
+#[tokio::test(start_paused = true)]
+async fn failing_probe_that_is_refused_leaves_no_claim_behind() {
+    for fault in [Fault::LoseReply, Fault::HoldReply] {
+        let bench = Bench::around(Faulty::new(MemoryStore::new()), |builder| builder.fallback_may_double(1));
+        let rig = Rig::behind(bench.breaker.clone(), bench.store.clone(), |layer| layer);
+        bench.outage().await;
+        bench.claims(&Event::new("the only one that there is room for"), FRESH).await;
+        bench.heal_all();
+        bench.store.breaks(Verb::Claim, fault);
+        tokio::time::sleep(COOL_DOWN).await;
+        let before = bench.store.calls(Verb::Claim);
+        assert_eq!(rig.deliver("evt_1").await.rejection(), Some(RejectionKind::StoreUnavailable), "{fault:?}");
+        assert_eq!(bench.store.calls(Verb::Claim), before + 1, "{fault:?}: it was the probe");
+        assert_eq!(rig.layer.drain_handle().drain(LEASE).await.dropped, 0, "{fault:?}");
+        assert_eq!(bench.store.held(), (0, 0), "{fault:?}: released");
+    }
+}
+
+/// The same, when somebody else was given the claim while the probe was under way.
+#[tokio::test(start_paused = true)]
+async fn failing_probe_that_comes_second_leaves_no_claim_behind() {
+    let bench = Bench::with_fallback();
+    bench.outage().await;
+    bench.heal_all();
+    bench.store.breaks(Verb::Claim, Fault::HoldReply);
+    tokio::time::sleep(COOL_DOWN).await;
+    let (event, before) = (Event::new("evt_1"), bench.store.calls(Verb::Claim));
+    let (breaker, late) = (bench.breaker.clone(), event.again());
+    let probe = tokio::spawn(async move { crate::bench::claim(&breaker, &late).await });
+    bench.store.called(Verb::Claim, before + 1).await;
+    bench.claims(&event, FRESH).await;
+    assert_eq!(soon(probe).await.expect("no panic"), Ok(IN_FLIGHT));
+    assert_eq!(bench.store.held(), (0, 0), "what the store gave is given back");
+}
+
 /// The store accepts a claim whose reply comes late, after the event was claimed on the fallback.
 #[tokio::test(start_paused = true)]
 async fn late_answer_does_not_give_an_event_to_a_second_claimant() {

@@ -159,8 +159,7 @@ impl<S: Store> Shared<S> {
         let claim = match self.switch.admit() {
             None => return fallback.claim(request, self.now()),
             Some(call) if call.is_probe() => match self.probe(call, request).await {
-                // Whether it took effect is unknown, but it is the same token: the store will give it the same claim.
-                Err(error) if is_outage(&error) => return fallback.claim(request, self.now()),
+                Err(error) if is_outage(&error) => return self.claim_in_doubt(fallback, request, error).await,
                 answer => answer?,
             },
             Some(call) => call.watch(self.inner.claim(request)).await?,
@@ -169,10 +168,30 @@ impl<S: Store> Shared<S> {
             return Ok(claim);
         }
         let Some(here) = fallback.took(request, self.now()) else { return Ok(claim) };
-        // Nobody is going to settle it. If the store cannot be told, the lease ends by itself.
-        let _ =
-            self.switch.settle().watch_within(self.hung_after, self.inner.release(request.key, request.token)).await;
+        self.give_back(request).await;
         Ok(here)
+    }
+
+    /// Decides without the store, which may have given the claim nevertheless. That is no harm to the claimant: the token is
+    /// the same.
+    async fn claim_in_doubt(
+        &self,
+        fallback: &Fallback,
+        request: &ClaimRequest<'_>,
+        error: StoreError,
+    ) -> Result<Claim, StoreError> {
+        // Not the fallback's error: to the caller that would mean that there is nothing to release.
+        let claim = fallback.claim(request, self.now()).map_err(|_| error)?;
+        if !matches!(claim, Claim::Fresh { .. }) {
+            self.give_back(request).await;
+        }
+        Ok(claim)
+    }
+
+    /// Releases a claim that nobody is going to settle. If the store cannot be told, the lease ends by itself.
+    async fn give_back(&self, request: &ClaimRequest<'_>) {
+        let release = self.inner.release(request.key, request.token);
+        let _ = self.switch.settle().watch_within(self.hung_after, release).await;
     }
 
     /// Not for as long as the caller would wait: there is somebody else to ask.

@@ -1,5 +1,7 @@
 //! Rows 41 and 44: what the fallback decides while the store is away.
 
+use std::time::Duration;
+
 use tower_webhook::Outcome;
 use tower_webhook::rejection::RejectionKind;
 use tower_webhook::store::breaker::{CircuitState, Found};
@@ -188,7 +190,6 @@ async fn row_44_full_fallback_refuses_and_never_drops_a_live_claim() {
     rig.handler.hold();
     let running = [rig.spawn("running_1"), rig.spawn("running_2")];
     rig.handler.started(8).await;
-    let releases = rig.store.calls(Verb::Release);
     for _ in 0..3 {
         tokio::time::sleep(LEASE).await;
         let refused = rig.deliver("one_too_many").await;
@@ -196,6 +197,14 @@ async fn row_44_full_fallback_refuses_and_never_drops_a_live_claim() {
         assert_eq!(rig.deliver("done").await.outcome, Some(Outcome::Duplicate));
         assert_eq!(rig.deliver("running_1").await.rejection(), Some(RejectionKind::InFlight));
     }
+    // Perhaps the probe, which is released; the next one is not.
+    assert_eq!(rig.deliver("one_too_many").await.rejection(), Some(RejectionKind::StoreUnavailable));
+    while rig.layer.drain_handle().running() > running.len() {
+        tokio::time::sleep(Duration::from_millis(1)).await;
+    }
+    let releases = rig.store.calls(Verb::Release);
+    assert_eq!(rig.deliver("one_too_many").await.rejection(), Some(RejectionKind::StoreUnavailable));
+    tokio::time::sleep(Duration::from_millis(1)).await;
     assert_eq!(rig.store.calls(Verb::Release), releases, "what took no effect need not be released");
     assert_eq!(logs.count("the local fallback is full"), 1);
     rig.handler.go();
@@ -211,6 +220,50 @@ async fn row_44_full_fallback_refuses_and_never_drops_a_live_claim() {
     assert_eq!((rig.store.held(), bench.conflicts().len()), ((0, 8), 0));
     rig.handler.hold_no_more();
     assert_eq!(rig.deliver("one_too_many").await.outcome, Some(Outcome::Completed));
+}
+
+/// Row 44: work that was done on a claim from the store, which has not confirmed it. Once more than an hour the receiver does
+/// not repeat its completion, so nobody else knows.
+#[tokio::test(start_paused = true)]
+async fn row_44_unconfirmed_work_is_not_forgotten_to_make_room() {
+    let bench = Bench::around(Faulty::new(MemoryStore::new()), |builder| builder.fallback_may_double(3));
+    let unconfirmed = [Event::new("unconfirmed_1"), Event::new("unconfirmed_2")];
+    let confirmed = Event::new("confirmed");
+    for event in unconfirmed.iter().chain([&confirmed]) {
+        bench.claims(event, FRESH).await;
+    }
+    bench.completes(&confirmed, Hold::Held).await;
+    bench.outage().await;
+    for event in &unconfirmed {
+        bench.breaker.complete(&event.request(), &done_for(2 * LEASE)).await.expect_err("it is the store's");
+    }
+    bench.claims(&Event::new("in place of what the store knows"), FRESH).await;
+    for number in 0..5 {
+        bench.fails(&Event::new(&format!("one_too_many_{number}")), StoreErrorKind::Full).await;
+    }
+    for event in &unconfirmed {
+        bench.claims(&event.again(), COMPLETED).await;
+    }
+    tokio::time::sleep(2 * LEASE).await;
+    bench.claims(&Event::new("in place of what is past its retention"), FRESH).await;
+}
+
+/// An event that was done twice, its retention over in between, takes one place and is not forgotten with its first time.
+#[tokio::test(start_paused = true)]
+async fn event_that_was_done_anew_is_remembered_like_any_other() {
+    let bench = Bench::around(Faulty::new(MemoryStore::new()), |builder| builder.fallback_may_double(2));
+    let (first, other) = (Event::new("evt_1"), Event::new("evt_2"));
+    bench.claims(&first, FRESH).await;
+    assert_eq!(bench.breaker.complete(&first.request(), &done_for(LEASE)).await.ok(), Some(Hold::Held));
+    tokio::time::sleep(2 * LEASE).await;
+    for event in [&first.again(), &other] {
+        bench.claims(event, FRESH).await;
+        bench.completes(event, Hold::Held).await;
+    }
+    bench.outage().await;
+    for event in [&first, &other] {
+        bench.claims(&event.again(), COMPLETED).await;
+    }
 }
 
 /// A holder that is gone does not keep an event for ever.
@@ -235,6 +288,6 @@ async fn lapsed_fallback_claim_can_be_taken_over_by_either_side() {
     }
 }
 
-fn done_for(retention: std::time::Duration) -> tower_webhook::store::Completion<'static> {
+fn done_for(retention: Duration) -> tower_webhook::store::Completion<'static> {
     tower_webhook::store::Completion::succeeded("200 OK", retention)
 }

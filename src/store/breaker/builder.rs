@@ -73,8 +73,9 @@ impl<S: Store> BreakerStoreBuilder<S> {
     ///
     /// `capacity` is how many events are remembered, at a few hundred bytes each: those that wait for the store to come
     /// back, and, where there is room, those that this instance has done of late. Size it for an outage and for what
-    /// senders may repeat in it. Zero is taken for one. When it is full of what the store has to be told, further events
-    /// are refused with [`StoreErrorKind::Full`](crate::store::StoreErrorKind::Full).
+    /// senders may repeat in it, and above the number of handlers that run at once. Zero is taken for one. When it is full
+    /// of what the store has to be told, further events are refused with
+    /// [`StoreErrorKind::Full`](crate::store::StoreErrorKind::Full).
     pub fn fallback_may_double(mut self, capacity: usize) -> Self {
         self.fallback = Some(capacity.max(1));
         self

@@ -77,7 +77,7 @@ impl Fallback {
             return Ok(claim);
         }
         books.recent.overtaken(request.key);
-        let has_room = books.journal.contains(request.key) || books.make_room(self.capacity);
+        let has_room = books.journal.contains(request.key) || books.make_room(self.capacity, now);
         let fills_up = !has_room && !books.is_full;
         books.is_full = !has_room;
         if has_room {
@@ -103,7 +103,7 @@ impl Fallback {
         if here.is_none() {
             books.journal.overtaken(request.key);
             // A claim that runs is remembered whether there is room or not; there are not many.
-            books.make_room(self.capacity);
+            books.make_room(self.capacity, now);
             books.recent.took(request, now);
         }
         here
@@ -143,10 +143,12 @@ impl Fallback {
 
     /// What the store said to a completion.
     pub(super) fn completed(&self, key: &EventKey, token: ClaimToken, hold: Hold) {
+        let mut books = self.lock();
         match hold {
-            Hold::Held => self.lock().recent.confirm(key, token),
-            Hold::Lost => self.lock().recent.forget(key, token),
+            Hold::Held => books.recent.confirm(key, token),
+            Hold::Lost => books.recent.forget(key, token),
         }
+        books.recent.trim(self.capacity);
     }
 
     /// The store refused a renewal.
@@ -230,10 +232,10 @@ impl Fallback {
 }
 
 impl Books {
-    /// Whether there is room for one more. What can go is what was claimed from the store and is done.
-    fn make_room(&mut self, capacity: usize) -> bool {
+    /// Whether there is room for one more. What can go is what the store knows to be done.
+    fn make_room(&mut self, capacity: usize, now: Instant) -> bool {
         while self.journal.len() + self.recent.len() >= capacity {
-            if !self.recent.evict() {
+            if !self.recent.evict(now) {
                 return false;
             }
         }

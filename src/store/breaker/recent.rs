@@ -1,4 +1,4 @@
-use std::collections::{HashMap, VecDeque};
+use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::time::Instant;
 
 use super::journal::end;
@@ -10,6 +10,9 @@ use crate::store::{Claim, ClaimRequest, ClaimToken, Completion, Fingerprint};
 #[derive(Default)]
 pub(super) struct Recent {
     claims: HashMap<EventKey, Seen>,
+    /// What the store has not confirmed, in the order in which it was done.
+    unconfirmed: BTreeMap<u64, EventKey>,
+    next_number: u64,
     /// What may go to make room, oldest first. Those that have been claimed anew since are passed over.
     done: VecDeque<(EventKey, ClaimToken)>,
 }
@@ -26,7 +29,9 @@ struct Seen {
 enum State {
     Running,
     /// The work is done; the store has not confirmed it.
-    Unconfirmed,
+    Unconfirmed {
+        number: u64,
+    },
     Done,
 }
 
@@ -65,7 +70,7 @@ impl Recent {
             state: State::Running,
             until: end(now, request.lease),
         };
-        self.claims.insert(request.key.clone(), seen);
+        self.insert(request.key.clone(), seen);
     }
 
     /// Extends the lease of what runs. Whether the claim is this instance's and the store has not confirmed its end.
@@ -79,60 +84,99 @@ impl Recent {
 
     /// The work is done, whatever the store is going to say.
     pub(super) fn complete(&mut self, claim: &ClaimRequest<'_>, completion: &Completion<'_>, now: Instant) {
-        let until = end(now, completion.retention);
+        let (until, number) = (end(now, completion.retention), self.next_number);
         match self.of(claim.key, claim.token) {
-            Some(seen) if seen.state == State::Running => (seen.state, seen.until) = (State::Unconfirmed, until),
+            Some(seen) if seen.state == State::Running => {
+                (seen.state, seen.until) = (State::Unconfirmed { number }, until);
+            }
             _ => return,
         }
-        self.done.push_back((claim.key.clone(), claim.token));
+        self.unconfirmed.insert(number, claim.key.clone());
+        self.next_number += 1;
     }
 
     /// The store knows that it is done.
     pub(super) fn confirm(&mut self, key: &EventKey, token: ClaimToken) {
-        if let Some(seen) = self.of(key, token) {
+        let Some(seen) = self.of(key, token) else { return };
+        if let State::Unconfirmed { number } = seen.state {
             seen.state = State::Done;
+            self.unconfirmed.remove(&number);
+            self.done.push_back((key.clone(), token));
         }
     }
 
     /// Something that was done here without the store, and that it knows by now.
     pub(super) fn insert_done(&mut self, key: &EventKey, token: ClaimToken, fingerprint: Fingerprint, until: Instant) {
-        self.claims.insert(key.clone(), Seen { token, fingerprint, state: State::Done, until });
+        self.insert(key.clone(), Seen { token, fingerprint, state: State::Done, until });
         self.done.push_back((key.clone(), token));
     }
 
     /// The claim could not be renewed. If its work is done, that may be because the store knows it.
     pub(super) fn lost(&mut self, key: &EventKey, token: ClaimToken) {
         if self.of(key, token).is_some_and(|seen| seen.state == State::Running) {
-            self.claims.remove(key);
+            self.remove(key);
         }
     }
 
     /// The claim was given up, or completed by another.
     pub(super) fn forget(&mut self, key: &EventKey, token: ClaimToken) {
         if self.of(key, token).is_some() {
-            self.claims.remove(key);
+            self.remove(key);
         }
     }
 
     /// Nobody holds it any longer: the key is another's now.
     pub(super) fn overtaken(&mut self, key: &EventKey) {
-        self.claims.remove(key);
+        self.remove(key);
     }
 
-    /// Forgets the oldest that is done; whether there was one.
-    pub(super) fn evict(&mut self) -> bool {
-        while let Some((key, token)) = self.done.pop_front() {
-            if self.of(&key, token).is_some_and(|seen| seen.state != State::Running) {
-                self.claims.remove(&key);
+    /// Forgets the oldest that the store knows of, or that is past its retention; whether there was one.
+    pub(super) fn evict(&mut self, now: Instant) -> bool {
+        while let Some(was_known) = self.pop_done() {
+            if was_known {
                 return true;
             }
         }
-        false
+        let oldest = self.unconfirmed.values().next();
+        match oldest.filter(|key| self.claims.get(*key).is_some_and(|seen| seen.until <= now)).cloned() {
+            Some(expired) => self.remove(&expired),
+            None => false,
+        }
     }
 
-    /// Keeps the queue no longer than there is room for what is in it.
+    /// Keeps the queues no longer than there is room for what is in them. The unconfirmed can be more only where a store gives
+    /// claims and takes no completions, or more handlers ran than may be remembered: nobody can be refused any more, so the
+    /// oldest has to go.
     pub(super) fn trim(&mut self, capacity: usize) {
-        while self.done.len() > capacity && self.evict() {}
+        while self.done.len() > capacity {
+            self.pop_done();
+        }
+        while self.unconfirmed.len() > capacity
+            && let Some((_, key)) = self.unconfirmed.pop_first()
+        {
+            self.claims.remove(&key);
+        }
+    }
+
+    /// Forgets the head of the queue; whether it was still known as done.
+    fn pop_done(&mut self) -> Option<bool> {
+        let (key, token) = self.done.pop_front()?;
+        let was_known = self.of(&key, token).is_some_and(|seen| seen.state == State::Done);
+        Some(was_known && self.remove(&key))
+    }
+
+    fn insert(&mut self, key: EventKey, seen: Seen) {
+        self.remove(&key);
+        self.claims.insert(key, seen);
+    }
+
+    /// Whether there was anything known of the key.
+    fn remove(&mut self, key: &EventKey) -> bool {
+        let Some(seen) = self.claims.remove(key) else { return false };
+        if let State::Unconfirmed { number } = seen.state {
+            self.unconfirmed.remove(&number);
+        }
+        true
     }
 
     fn known(&self, request: &ClaimRequest<'_>, now: Instant) -> Option<Claim> {
@@ -140,11 +184,31 @@ impl Recent {
         let same_body = seen.fingerprint == request.fingerprint;
         Some(match seen.state {
             State::Running => Claim::InFlight { same_body },
-            State::Unconfirmed | State::Done => Claim::Completed { same_body },
+            State::Unconfirmed { .. } | State::Done => Claim::Completed { same_body },
         })
     }
 
     fn of(&mut self, key: &EventKey, token: ClaimToken) -> Option<&mut Seen> {
         self.claims.get_mut(key).filter(|seen| seen.token == token)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+
+    #[test]
+    fn what_a_store_never_confirms_is_bounded() {
+        let (mut recent, now) = (Recent::default(), Instant::now());
+        for number in 0..10 {
+            let key = EventKey::new("/webhooks", None, &number.to_string());
+            let claim = ClaimRequest::new(&key, ClaimToken::random(), Duration::from_secs(30));
+            recent.took(&claim, now);
+            recent.complete(&claim, &Completion::succeeded("200 OK", Duration::from_secs(60)), now);
+            recent.trim(3);
+        }
+        assert_eq!((recent.len(), recent.unconfirmed.len(), recent.done.len()), (3, 3, 0));
     }
 }

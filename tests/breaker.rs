@@ -11,6 +11,8 @@ mod bench;
 mod circuit;
 #[path = "breaker/conformance.rs"]
 mod conformance;
+#[path = "breaker/enlisting.rs"]
+mod enlisting;
 #[path = "breaker/fallback.rs"]
 mod fallback;
 #[path = "breaker/random.rs"]

@@ -31,12 +31,12 @@ struct Books {
     is_reconciling: bool,
 }
 
-/// Where a claim that is to be renewed lives.
+/// Where a claim that is to be renewed or released lives.
 pub(super) enum Home {
     /// Here, and this is the answer.
     Here(Hold),
-    /// In the store; ours, if this instance got it there and is not through with it.
-    Store { is_ours: bool },
+    /// In the store. Whether it is taken for held when that cannot be asked.
+    Store { is_held: bool },
 }
 
 impl Fallback {
@@ -70,8 +70,8 @@ impl Fallback {
         books.journal.claim(request, now).or_else(|| books.recent.at_work(request, now))
     }
 
-    /// Decides a claim without the store.
-    pub(super) fn claim(&self, request: &ClaimRequest<'_>, now: Instant) -> Result<Claim, StoreError> {
+    /// Decides a claim without the store. It is in doubt if the store may have given it, too.
+    pub(super) fn claim(&self, request: &ClaimRequest<'_>, in_doubt: bool, now: Instant) -> Result<Claim, StoreError> {
         let mut books = self.lock();
         if let Some(claim) = books.journal.claim(request, now).or_else(|| books.recent.claim(request, now)) {
             return Ok(claim);
@@ -81,7 +81,7 @@ impl Fallback {
         let fills_up = !has_room && !books.is_full;
         books.is_full = !has_room;
         if has_room {
-            books.journal.insert(request, now);
+            books.journal.insert(request, in_doubt, now);
         }
         drop(books);
         if has_room {
@@ -113,7 +113,7 @@ impl Fallback {
         let mut books = self.lock();
         match books.journal.renew(claim, now) {
             Some(hold) => Home::Here(hold),
-            None => Home::Store { is_ours: books.recent.renew(claim, now) },
+            None => Home::Store { is_held: books.recent.renew(claim, now) },
         }
     }
 
@@ -131,14 +131,16 @@ impl Fallback {
         hold
     }
 
-    /// `None` if it is the store's to say.
-    pub(super) fn release(&self, key: &EventKey, token: ClaimToken, now: Instant) -> Option<Hold> {
+    pub(super) fn release(&self, key: &EventKey, token: ClaimToken, now: Instant) -> Home {
         let mut books = self.lock();
-        let hold = books.journal.release(key, token, now);
-        if hold.is_none() {
-            books.recent.forget(key, token);
+        match books.journal.release(key, token, now) {
+            Some((_, true)) => Home::Store { is_held: true },
+            Some((hold, false)) => Home::Here(hold),
+            None => {
+                books.recent.forget(key, token);
+                Home::Store { is_held: false }
+            }
         }
-        hold
     }
 
     /// What the store said to a completion.

@@ -22,8 +22,16 @@ pub(super) struct Journal {
 }
 
 enum Entry {
-    Running { token: ClaimToken, fingerprint: Fingerprint, lease_end: Instant },
+    Running(Running),
     Done(Done),
+}
+
+struct Running {
+    token: ClaimToken,
+    fingerprint: Fingerprint,
+    lease_end: Instant,
+    /// Whether the store may have given the claim, too.
+    in_doubt: bool,
 }
 
 struct Done {
@@ -61,14 +69,14 @@ impl Journal {
     pub(super) fn claim(&mut self, request: &ClaimRequest<'_>, now: Instant) -> Option<Claim> {
         match self.find(request.key, now)? {
             Entry::Done(done) => Some(Claim::Completed { same_body: done.record.fingerprint == request.fingerprint }),
-            Entry::Running { token, lease_end, .. } if *token == request.token => {
-                *lease_end = end(now, request.lease);
+            Entry::Running(running) if running.token == request.token => {
+                running.lease_end = end(now, request.lease);
                 Some(Claim::Fresh { attempt: None })
             }
-            Entry::Running { fingerprint, lease_end, .. } if now < *lease_end => {
-                Some(Claim::InFlight { same_body: *fingerprint == request.fingerprint })
+            Entry::Running(running) if now < running.lease_end => {
+                Some(Claim::InFlight { same_body: running.fingerprint == request.fingerprint })
             }
-            Entry::Running { .. } => None,
+            Entry::Running(_) => None,
         }
     }
 
@@ -77,23 +85,23 @@ impl Journal {
     }
 
     /// Gives the key to the claimant, in place of one whose lease has lapsed.
-    pub(super) fn insert(&mut self, request: &ClaimRequest<'_>, now: Instant) {
+    pub(super) fn insert(&mut self, request: &ClaimRequest<'_>, in_doubt: bool, now: Instant) {
         let &ClaimRequest { token, fingerprint, lease, .. } = request;
-        let entry = Entry::Running { token, fingerprint, lease_end: end(now, lease) };
-        self.entries.insert(request.key.clone(), entry);
+        let running = Running { token, fingerprint, lease_end: end(now, lease), in_doubt };
+        self.entries.insert(request.key.clone(), Entry::Running(running));
     }
 
     /// Forgets a claim that lapsed, now that somebody has the key from the store.
     pub(super) fn overtaken(&mut self, key: &EventKey) {
-        if let Some(Entry::Running { .. }) = self.entries.get(key) {
+        if let Some(Entry::Running(_)) = self.entries.get(key) {
             self.entries.remove(key);
         }
     }
 
     pub(super) fn renew(&mut self, claim: &ClaimRequest<'_>, now: Instant) -> Option<Hold> {
         Some(match self.find(claim.key, now)? {
-            Entry::Running { token, lease_end, .. } if *token == claim.token => {
-                *lease_end = end(now, claim.lease);
+            Entry::Running(running) if running.token == claim.token => {
+                running.lease_end = end(now, claim.lease);
                 Hold::Held
             }
             _ => Hold::Lost,
@@ -104,7 +112,7 @@ impl Journal {
         let number = self.next_number;
         let entry = self.find(claim.key, now)?;
         let fingerprint = match entry {
-            Entry::Running { token, fingerprint, .. } if *token == claim.token => *fingerprint,
+            Entry::Running(running) if running.token == claim.token => running.fingerprint,
             Entry::Done(done) if done.record.token == claim.token => return Some(Hold::Held),
             _ => return Some(Hold::Lost),
         };
@@ -115,13 +123,14 @@ impl Journal {
         Some(Hold::Held)
     }
 
-    pub(super) fn release(&mut self, key: &EventKey, token: ClaimToken, now: Instant) -> Option<Hold> {
-        match self.find(key, now)? {
-            Entry::Running { token: holder, .. } if *holder == token => {}
-            _ => return Some(Hold::Lost),
-        }
+    /// With whether the store has to be asked, too.
+    pub(super) fn release(&mut self, key: &EventKey, token: ClaimToken, now: Instant) -> Option<(Hold, bool)> {
+        let in_doubt = match self.find(key, now)? {
+            Entry::Running(running) if running.token == token => running.in_doubt,
+            _ => return Some((Hold::Lost, false)),
+        };
         self.entries.remove(key);
-        Some(Hold::Held)
+        Some((Hold::Held, in_doubt))
     }
 
     /// What the store is to be told next, from this number on. What its retention no longer covers is forgotten.

@@ -68,6 +68,12 @@
 //! somebody holds it there, the journal waits until that claim ends: it may be one that was made as the outage began,
 //! and that nobody is going to settle. The journal is in memory only: await [`reconciled`](BreakerStore::reconciled)
 //! before the process exits, and watch [`unreconciled`](BreakerStats::unreconciled).
+//!
+//! Handlers that [enlist](crate::enlist) their completion gain nothing from a fallback. A claim that it gave has no row in the
+//! database, so that `complete_in` fails with [`ClaimLost`](crate::enlist::EnlistErrorKind::ClaimLost), nothing is committed, and
+//! the sender gets an error until the store is back. Where the claim that tried the store had left a row there without an
+//! answer, the transaction can be committed; if the store is away again when it is asked what came of that, the sender is told
+//! that it was not, and the retry gets 200.
 
 mod builder;
 mod circuit;

@@ -134,14 +134,13 @@ impl<S: Store> Store for BreakerStore<S> {
 
     async fn release(&self, key: &EventKey, token: ClaimToken) -> Result<Hold, StoreError> {
         let shared = &*self.shared;
-        let fallback = shared.fallback.as_ref();
-        if let Some(hold) = fallback.and_then(|fallback| fallback.release(key, token, shared.now())) {
-            return Ok(hold);
+        match &shared.fallback {
+            Some(fallback) => shared.release_with(fallback, key, token).await,
+            None => shared.switch.settle().watch(shared.inner.release(key, token)).await,
         }
-        shared.switch.settle().watch(shared.inner.release(key, token)).await
     }
 
-    /// The inner store's. It changes no row for a claim that the fallback gave: that has none.
+    /// The inner store's. For a claim that the fallback gave there is no row that it could change.
     fn enlistment(&self) -> Option<Enlistment> {
         self.shared.inner.enlistment()
     }
@@ -157,7 +156,7 @@ impl<S: Store> Shared<S> {
             return Ok(claim);
         }
         let claim = match self.switch.admit() {
-            None => return fallback.claim(request, self.now()),
+            None => return fallback.claim(request, false, self.now()),
             Some(call) if call.is_probe() => match self.probe(call, request).await {
                 Err(error) if is_outage(&error) => return self.claim_in_doubt(fallback, request, error).await,
                 answer => answer?,
@@ -181,7 +180,7 @@ impl<S: Store> Shared<S> {
         error: StoreError,
     ) -> Result<Claim, StoreError> {
         // Not the fallback's error: to the caller that would mean that there is nothing to release.
-        let claim = fallback.claim(request, self.now()).map_err(|_| error)?;
+        let claim = fallback.claim(request, true, self.now()).map_err(|_| error)?;
         if !matches!(claim, Claim::Fresh { .. }) {
             self.give_back(request).await;
         }
@@ -202,15 +201,15 @@ impl<S: Store> Shared<S> {
     /// The store is always asked, lest the lease lapse there. While it is away, its claims that run here go on to: a
     /// handler must not lose its claim to a duplicate in its own process.
     async fn renew_with(&self, fallback: &Fallback, claim: &ClaimRequest<'_>) -> Result<Hold, StoreError> {
-        let is_ours = match fallback.renew(claim, self.now()) {
+        let is_held = match fallback.renew(claim, self.now()) {
             Home::Here(hold) => return Ok(hold),
-            Home::Store { is_ours } => is_ours,
+            Home::Store { is_held } => is_held,
         };
         let (call, renewal) = (self.switch.settle(), self.inner.renew(claim));
         let answer = match self.switch.state() {
             CircuitState::Closed => call.watch(renewal).await,
             _ => match call.watch_within(self.hung_after, renewal).await {
-                Err(error) if is_ours && is_outage(&error) => Ok(Hold::Held),
+                Err(error) if is_held && is_outage(&error) => Ok(Hold::Held),
                 answer => answer,
             },
         };
@@ -218,5 +217,22 @@ impl<S: Store> Shared<S> {
             fallback.lost(claim.key, claim.token);
         }
         answer
+    }
+
+    /// A claim that the store may have given, too, is also released there; and whether a handler's transaction has completed
+    /// it, nobody else knows.
+    async fn release_with(&self, fallback: &Fallback, key: &EventKey, token: ClaimToken) -> Result<Hold, StoreError> {
+        let is_held = match fallback.release(key, token, self.now()) {
+            Home::Here(hold) => return Ok(hold),
+            Home::Store { is_held } => is_held,
+        };
+        let (call, release) = (self.switch.settle(), self.inner.release(key, token));
+        if !is_held {
+            return call.watch(release).await;
+        }
+        match call.watch_within(self.hung_after, release).await {
+            Err(error) if is_outage(&error) => Ok(Hold::Held),
+            answer => answer,
+        }
     }
 }

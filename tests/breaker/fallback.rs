@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use tower_webhook::Outcome;
 use tower_webhook::rejection::RejectionKind;
-use tower_webhook::store::breaker::{CircuitState, Found};
+use tower_webhook::store::breaker::{CircuitState, FoundInStore};
 use tower_webhook::store::{Hold, MemoryStore, Store, StoreErrorKind};
 
 use crate::bench::{Bench, COMPLETED, COOL_DOWN, Event, FRESH, IN_FLIGHT, LEASE, RETENTION};
@@ -37,7 +37,10 @@ async fn row_41_two_instances_may_both_run_an_event_and_it_comes_out() {
     assert_eq!(benches[0].conflicts(), [], "the first to come back was the first");
     let conflicts = benches[1].conflicts();
     assert_eq!(conflicts.len(), 1);
-    assert_eq!((conflicts[0].key.id(), conflicts[0].found, conflicts[0].same_body), ("evt_1", Found::Completed, true));
+    assert_eq!(
+        (conflicts[0].key.id(), conflicts[0].found, conflicts[0].same_body),
+        ("evt_1", FoundInStore::Completed, true)
+    );
     assert_eq!(conflicts[0].token, rigs[1].handler.started(1).await.token());
     assert_eq!(benches[1].breaker.stats().conflicts, 1);
     assert_eq!(logs.count("completed here while the store was away"), 1);

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use tower_webhook::EventKey;
-use tower_webhook::store::breaker::{BreakerStore, CircuitState, Found};
+use tower_webhook::store::breaker::{BreakerStore, CircuitState, FoundInStore};
 use tower_webhook::store::{
     Claim, ClaimRequest, ClaimToken, Completion, Fingerprint, Hold, MemoryStore, Store, StoreError, StoreErrorKind,
 };
@@ -48,7 +48,7 @@ async fn row_42_event_that_was_done_elsewhere_is_not_overwritten() {
     assert_eq!(conflicts.len(), 1, "{conflicts:?}");
     assert_eq!(
         (&conflicts[0].key, conflicts[0].token, conflicts[0].found),
-        (&event.key, event.token, Found::Completed)
+        (&event.key, event.token, FoundInStore::Completed)
     );
     assert_eq!(logs.count(&event.token.to_string()), 1, "logged, under its token");
     let failure = bench.store.inner.failure(&event.key);
@@ -91,7 +91,7 @@ async fn claim_elsewhere_that_is_renewed_is_a_conflict_and_told_once() {
             bench.claims(&event.again(), COMPLETED).await;
         }
         let found: Vec<_> = bench.conflicts().iter().map(|conflict| conflict.found).collect();
-        assert_eq!(found, [Found::InFlight]);
+        assert_eq!(found, [FoundInStore::InFlight]);
         match completes {
             true => complete_elsewhere(&bench, &other).await,
             false => assert!(bench.store.inner.release(&other.key, other.token).await.is_ok()),

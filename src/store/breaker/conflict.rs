@@ -13,7 +13,7 @@ pub struct Conflict {
     /// The claim under which it was completed here.
     pub token: ClaimToken,
     /// What the store has instead.
-    pub found: Found,
+    pub found: FoundInStore,
     /// Whether the other one's body has the same fingerprint.
     pub same_body: bool,
 }
@@ -21,7 +21,7 @@ pub struct Conflict {
 /// What the store has of an event that was completed without it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
-pub enum Found {
+pub enum FoundInStore {
     /// Another claim completed it.
     Completed,
     /// It is queued, and will be worked on.
@@ -30,7 +30,7 @@ pub enum Found {
     InFlight,
 }
 
-impl Found {
+impl FoundInStore {
     /// The stable, lower-case name.
     #[must_use]
     pub const fn as_str(self) -> &'static str {

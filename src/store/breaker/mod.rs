@@ -88,6 +88,6 @@ mod switch;
 pub use self::{
     builder::BreakerStoreBuilder,
     circuit::CircuitState,
-    conflict::{Conflict, Found},
+    conflict::{Conflict, FoundInStore},
     store::{BreakerStats, BreakerStore},
 };

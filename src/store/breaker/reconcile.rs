@@ -5,7 +5,7 @@ use tokio::runtime::Handle;
 use tokio::task::JoinSet;
 
 use super::circuit::CircuitState;
-use super::conflict::{Conflict, Found};
+use super::conflict::{Conflict, FoundInStore};
 use super::fallback::Fallback;
 use super::journal::Record;
 use super::store::Shared;
@@ -62,15 +62,15 @@ impl<S: Store> Shared<S> {
             Claim::Fresh { .. } | Claim::Completed { .. } => match (self.complete_late(record).await, claim) {
                 (Ok(Hold::Held), _) => fallback.transferred(number, record),
                 (Ok(Hold::Lost), Claim::Completed { same_body }) => {
-                    fallback.conflicted(number, record, &conflict(Found::Completed, same_body));
+                    fallback.conflicted(number, record, &conflict(FoundInStore::Completed, same_body));
                 }
                 _ => {}
             },
             Claim::Accepted { same_body } => {
-                fallback.conflicted(number, record, &conflict(Found::Accepted, same_body));
+                fallback.conflicted(number, record, &conflict(FoundInStore::Accepted, same_body));
             }
             Claim::InFlight { same_body } => {
-                fallback.in_flight_elsewhere(record, &conflict(Found::InFlight, same_body), self.now());
+                fallback.in_flight_elsewhere(record, &conflict(FoundInStore::InFlight, same_body), self.now());
             }
         }
         Some(())

@@ -4,10 +4,10 @@ use std::time::{Duration, Instant};
 
 use axum::http::StatusCode;
 use tower_webhook::Outcome;
-use tower_webhook::store::{ClaimRequest, ClaimToken, RedisStore, Store, StoreErrorKind};
+use tower_webhook::store::{ClaimRequest, ClaimToken, Completion, Hold, RedisStore, Store, StoreErrorKind};
 
 use crate::harness::{pool, pool_of};
-use crate::receiver::{Receiver, assert_unavailable, key};
+use crate::receiver::{Receiver, assert_unavailable, eventually, key};
 use crate::support::checker::Ledger;
 use crate::support::redis_server::RedisServer;
 
@@ -89,12 +89,61 @@ async fn row_26_unconfirmed_completion_is_repeated_until_it_is_confirmed() {
     receiver.handler.go();
     let answer = first.await.expect("no panic");
     assert_eq!((answer.status, answer.outcome), (StatusCode::OK, Some(Outcome::CompletionPending)));
-    assert_eq!(receiver.layer.drain_handle().running(), 1);
+    // The second time on connections that have written nothing yet.
+    for _ in 0..2 {
+        let waited = calls(&primary, "wait");
+        eventually("repeated twice", async || calls(&primary, "wait") >= waited + 2).await;
+        assert_eq!(receiver.layer.drain_handle().running(), 1, "still pending");
+        primary.command(&["CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes"]);
+    }
     replica.thaw();
     receiver.settled().await;
     replica.wait_until(&["DBSIZE"], "2");
     assert_eq!(receiver.deliver("evt_1").await.outcome, Some(Outcome::Duplicate));
     receiver.check(&primary);
+}
+
+/// From Redis 7.2 on `WAIT` is about what its connection wrote, and one that only found the completion wrote nothing.
+#[tokio::test(flavor = "multi_thread")]
+async fn row_26_repeated_completion_is_written_again_if_replicas_are_to_have_it() {
+    let primary = RedisServer::start();
+    let replica = RedisServer::replica_of(&primary);
+    let waiting = RedisStore::builder(pool(&primary)).replicas(1).replica_timeout(Duration::from_secs(30)).build();
+    for (store, id, writes) in [(waiting, "evt_1", 1), (RedisStore::new(pool(&primary)), "evt_2", 0)] {
+        let event = key(id);
+        let claim = ClaimRequest::new(&event, ClaimToken::random(), Duration::from_secs(60));
+        store.claim(&claim).await.map(drop).expect("a claim");
+        let complete = async |summary: &str, retention| {
+            let hold = store.complete(&claim, &Completion::succeeded(summary, Duration::from_secs(retention))).await;
+            assert_eq!(hold.expect("an answer"), Hold::Held);
+        };
+        complete("the first", 3600).await;
+        let (record, before) = (stored(&primary, id), replicated_writes(&primary, &replica, id));
+        complete("the second", 7200).await;
+        assert_eq!(replicated_writes(&primary, &replica, id), before + 1 + writes, "{id}, and the marker");
+        assert_eq!(stored(&primary, id), record, "as it was, and for as long");
+    }
+}
+
+/// What is under the event's key, and when it ends.
+fn stored(server: &RedisServer, id: &str) -> [String; 2] {
+    let key = format!("tower-webhook:{}", key(id).as_str());
+    ["GET", "PEXPIRETIME"].map(|command| server.command(&[command, &key]))
+}
+
+/// How many writes have come to the replica, a marker behind all others among them.
+fn replicated_writes(primary: &RedisServer, replica: &RedisServer, id: &str) -> usize {
+    let marker = format!("{id}-{}", calls(primary, "set"));
+    primary.command(&["SET", "marker", &marker]);
+    replica.wait_until(&["GET", "marker"], &marker);
+    calls(replica, "set")
+}
+
+/// How often a server has carried out this command.
+fn calls(server: &RedisServer, command: &str) -> usize {
+    let (stats, name) = (server.command(&["INFO", "commandstats"]), format!("cmdstat_{command}:calls="));
+    let calls = stats.lines().find_map(|line| line.strip_prefix(&name)).and_then(|rest| rest.split(',').next());
+    calls.map_or(0, |calls| calls.parse().expect("a number"))
 }
 
 /// On a shared connection one `WAIT` would hold up all that is behind it.

@@ -17,6 +17,22 @@ return found",
     )
 });
 
+/// As [`PUT`], and writes the caller's own settled record once more, as it is: from Redis 7.2 on `WAIT` is about what its own
+/// connection wrote, and would confirm what is only found without asking any replica.
+pub(super) static PUT_OR_REPEAT: LazyLock<Script> = LazyLock::new(|| {
+    Script::new(
+        "local found = redis.call('GET', KEYS[1])
+if not found or string.sub(found, 1, #ARGV[1]) == ARGV[1] then
+  redis.call('SET', KEYS[1], ARGV[2], 'PX', ARGV[3])
+  return false
+end
+if string.sub(found, 2, #ARGV[1]) == string.sub(ARGV[1], 2) then
+  redis.call('SET', KEYS[1], found, 'KEEPTTL')
+end
+return found",
+    )
+});
+
 /// Deletes the caller's own running claim.
 pub(super) static DROP: LazyLock<Script> = LazyLock::new(|| {
     Script::new(

@@ -142,7 +142,11 @@ impl Shared {
     async fn put(&self, way: Way, claim: &ClaimRequest<'_>, value: &str, time: Duration) -> Result<Answer, Fault> {
         let (key, holder, time) = (self.key(claim.key), record::holder(claim.token), milliseconds(time).to_string());
         let arguments = [holder.as_bytes(), value.as_bytes(), time.as_bytes()];
-        self.run(way, &script::PUT.call(&key, &arguments)).await
+        let put = match (way, &self.replicas) {
+            (Way::Replicated, Some(_)) => &script::PUT_OR_REPEAT,
+            _ => &script::PUT,
+        };
+        self.run(way, &put.call(&key, &arguments)).await
     }
 
     async fn run(&self, way: Way, call: &Call<'_>) -> Result<Answer, Fault> {

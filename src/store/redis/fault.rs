@@ -47,7 +47,14 @@ impl Fault {
 
 /// Whether the server is one that does not take writes any more: the primary is another by now, or will be.
 pub(super) fn is_demoted(error: &RedisError) -> bool {
-    matches!(error.kind(), ErrorKind::Server(ServerErrorKind::ReadOnly | ServerErrorKind::MasterDown))
+    says(error, "READONLY") || says(error, "MASTERDOWN")
+}
+
+/// Whether this is the server's code for the error. Before Redis 7, that of an error inside of a script is among its words.
+fn says(error: &RedisError, code: &str) -> bool {
+    let of_script = error.detail().filter(|words| words.starts_with("Error running script"));
+    error.code() == Some(code)
+        || of_script.is_some_and(|words| words.split_whitespace().any(|word| word.trim_start_matches('-') == code))
 }
 
 impl From<RedisError> for Fault {
@@ -73,7 +80,7 @@ impl From<Fault> for StoreError {
         match fault {
             Fault::TimedOut => Self::new(StoreErrorKind::TimedOut),
             Fault::NoConnection(why) => Self::unavailable(why),
-            Fault::Redis(error) if error.code() == Some("WRONGTYPE") => Self::corrupt(error),
+            Fault::Redis(error) if says(&error, "WRONGTYPE") => Self::corrupt(error),
             Fault::Redis(error) | Fault::Broken(error) => Self::unavailable(error),
             Fault::Unreadable(unreadable) => Self::corrupt(unreadable),
             Fault::NotReplicated { acknowledged, wanted } => Self::unavailable(format!(
@@ -104,5 +111,53 @@ impl Error for NoConnection {
             Self::Lost(error) => Some(error),
             Self::NotYet(_) | Self::Abandoned => None,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use deadpool_redis::redis::parse_redis_value;
+
+    use super::*;
+
+    /// What Redis 6.2 says of an error inside of a script, up to the error itself.
+    const IN_SCRIPT: &str =
+        "ERR Error running script (call to f_c5b0ae2d7a4f11ba6dcd2e6b2e0f6a5d4d1c3b2a): @user_script:3:";
+
+    fn error(line: &str) -> RedisError {
+        let reply = parse_redis_value(format!("-{line}\r\n").as_bytes()).expect("a reply");
+        reply.extract_error().expect_err("an error")
+    }
+
+    #[test]
+    fn demoted_server_is_known_by_the_errors_of_commands_and_of_scripts() {
+        let read_only = "READONLY You can't write against a read only replica.";
+        let master_down = "MASTERDOWN Link with MASTER is down and replica-serve-stale-data is set to 'no'.";
+        for line in [read_only, master_down] {
+            let old = format!("{IN_SCRIPT} @user_script: 3: -{line} ");
+            let new = format!("{line} script: c5b0ae2d7a4f11ba6dcd2e6b2e0f6a5d4d1c3b2a, on @user_script:3.");
+            for line in [line, &old, &new] {
+                assert!(is_demoted(&error(line)), "{line}");
+                assert_eq!(StoreError::from(Fault::from(error(line))).kind(), StoreErrorKind::Unavailable);
+            }
+        }
+    }
+
+    #[test]
+    fn key_of_another_type_is_corrupt_for_commands_and_for_scripts() {
+        let line = "WRONGTYPE Operation against a key holding the wrong kind of value";
+        for line in
+            [line.to_owned(), format!("{IN_SCRIPT} {line} "), format!("{line} script: c5b0, on @user_script:1.")]
+        {
+            assert_eq!(StoreError::from(Fault::from(error(&line))).kind(), StoreErrorKind::Corrupt, "{line}");
+            assert!(!is_demoted(&error(&line)));
+        }
+    }
+
+    #[test]
+    fn code_in_somebody_elses_words_means_nothing() {
+        let line = "ERR unknown command 'SET', with args beginning with: 'READONLY' 'WRONGTYPE' READONLY WRONGTYPE ";
+        assert!(!is_demoted(&error(line)));
+        assert_eq!(StoreError::from(Fault::from(error(line))).kind(), StoreErrorKind::Unavailable);
     }
 }

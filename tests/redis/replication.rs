@@ -173,6 +173,23 @@ async fn waiting_for_replicas_does_not_hold_up_renewals() {
     claims.iter().for_each(tokio::task::JoinHandle::abort);
 }
 
+/// The server goes on waiting for replicas on that connection, and carries out nothing that is behind.
+#[tokio::test(flavor = "multi_thread")]
+async fn claim_whose_caller_left_does_not_hold_up_the_next() {
+    let primary = RedisServer::start();
+    let store = RedisStore::builder(pool(&primary)).replicas(1).replica_timeout(Duration::from_secs(600)).build();
+    for waiting in 1..=3 {
+        let store = store.clone();
+        let claim = tokio::spawn(async move {
+            let event = key(&waiting.to_string());
+            store.claim(&ClaimRequest::new(&event, ClaimToken::random(), Duration::from_secs(60))).await
+        });
+        primary.wait_until(&["INFO", "clients"], &format!("blocked_clients:{waiting}\r"));
+        claim.abort();
+        assert!(claim.await.is_err_and(|error| error.is_cancelled()));
+    }
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn claim_without_enough_replicas_is_an_error_that_counts_them() {
     let primary = RedisServer::start();

@@ -54,10 +54,11 @@ impl RedisStoreBuilder {
         self
     }
 
-    /// How many connections are taken from the pool and shared by all deliveries; 2 by default, which is as fast as more are.
-    /// Zero is taken for one.
+    /// How many connections are taken from the pool and shared by all deliveries, on a Cluster to every node; 2 by default, which
+    /// is as fast as more are. Zero is taken for one.
     ///
-    /// The commands for one event always go by the same one.
+    /// The commands for one event always go by the same one, except for claims and completions that
+    /// [replicas](Self::replicas) are to confirm.
     pub fn connections(mut self, connections: usize) -> Self {
         self.connections = connections.max(1);
         self
@@ -77,7 +78,11 @@ impl RedisStoreBuilder {
     /// A claim that too few confirm is given back and refused with a 503; a completion is repeated until enough do. It makes
     /// losing a claim in a failover unlikely, and not impossible: Redis may promote a replica that had not confirmed, and a
     /// replica confirms what it has received, not what it has on disk. Renewals are not waited for. Every delivery takes at
-    /// least two round trips to the replicas longer, and up to 16 more connections are used.
+    /// least two round trips to the replicas longer, and up to 16 more connections are used, on a Cluster to every node.
+    ///
+    /// Claims go by these connections, and their releases do not. A claim that the server did not answer in time is released
+    /// as always; if the server had only stood still, it may find the release first and the claim behind it. The event is then
+    /// refused as in flight until the [lease](crate::WebhookLayer::lease) ends, and runs after that.
     pub fn replicas(mut self, replicas: u32) -> Self {
         self.replicas = replicas;
         self

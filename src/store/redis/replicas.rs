@@ -1,3 +1,4 @@
+use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -15,13 +16,13 @@ const LANES: usize = 16;
 
 /// Writes that wait for replicas, on connections of their own: on a shared one `WAIT` would hold up everybody.
 pub(super) struct Replicas {
-    pool: RedisPool,
     wanted: u32,
     wait: Cmd,
     time: Duration,
     room: Semaphore,
-    /// The one last used is on top, so that a quiet receiver keeps few connections.
-    idle: Mutex<Vec<Arc<Lane>>>,
+    /// The one last used is the next, so that a quiet receiver keeps few connections; the last are those where the server may
+    /// still be waiting for replicas, which would hold up the next command.
+    idle: Mutex<VecDeque<Arc<Lane>>>,
 }
 
 impl Replicas {
@@ -30,7 +31,8 @@ impl Replicas {
         let mut command = redis::cmd("WAIT");
         command.arg(wanted).arg(milliseconds(wait));
         let time = timeout.saturating_add(wait);
-        Self { pool, wanted, wait: command, time, room: Semaphore::new(LANES), idle: Mutex::default() }
+        let idle = (0..LANES).map(|_| Lane::new(pool.clone(), time)).collect();
+        Self { wanted, wait: command, time, room: Semaphore::new(LANES), idle: Mutex::new(idle) }
     }
 
     pub(super) fn wanted(&self) -> u32 {
@@ -39,8 +41,11 @@ impl Replicas {
 
     /// The reply to `command`, and whether enough replicas have what it wrote.
     pub(super) async fn ask(&self, command: &Cmd) -> Result<(Value, Result<(), Fault>), Fault> {
-        let lent = timeout(self.time, self.lend()).await.map_err(|_| Fault::from(NoConnection::NotYet(self.time)))?;
-        let (reply, acknowledged) = lent.lane.ask(command, Some(&self.wait)).await?;
+        let lent = timeout(self.time, self.lend()).await.ok().flatten();
+        let mut lent = lent.ok_or(NoConnection::NotYet(self.time))?;
+        let replies = lent.lane.ask(command, Some(&self.wait)).await;
+        lent.is_answered = !matches!(replies, Err(Fault::TimedOut));
+        let (reply, acknowledged) = replies?;
         let acknowledged = acknowledged.and_then(|count| from_redis_value::<u32>(count).ok()).unwrap_or(0);
         let confirmed = match acknowledged >= self.wanted {
             true => Ok(()),
@@ -49,13 +54,14 @@ impl Replicas {
         Ok((reply, confirmed))
     }
 
-    async fn lend(&self) -> Lent<'_> {
-        let room = self.room.acquire().await.ok();
-        let lane = self.idle().pop().unwrap_or_else(|| Lane::new(self.pool.clone(), self.time));
-        Lent { replicas: self, lane, _room: room }
+    /// There are as many lanes as permits.
+    async fn lend(&self) -> Option<Lent<'_>> {
+        let room = self.room.acquire().await.ok()?;
+        let lane = self.idle().pop_front()?;
+        Some(Lent { replicas: self, lane, is_answered: false, _room: room })
     }
 
-    fn idle(&self) -> MutexGuard<'_, Vec<Arc<Lane>>> {
+    fn idle(&self) -> MutexGuard<'_, VecDeque<Arc<Lane>>> {
         self.idle.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -64,12 +70,15 @@ impl Replicas {
 struct Lent<'a> {
     replicas: &'a Replicas,
     lane: Arc<Lane>,
-    _room: Option<SemaphorePermit<'a>>,
+    /// Not if whoever asked has left meanwhile.
+    is_answered: bool,
+    _room: SemaphorePermit<'a>,
 }
 
 impl Drop for Lent<'_> {
     fn drop(&mut self) {
         // Before the permit, which is a field and goes after this.
-        self.replicas.idle().push(self.lane.clone());
+        let (mut idle, lane) = (self.replicas.idle(), self.lane.clone());
+        if self.is_answered { idle.push_front(lane) } else { idle.push_back(lane) }
     }
 }

@@ -45,9 +45,11 @@ async fn too_few_replicas_are_warned_about() {
     let patient = RedisStore::builder(pool(&primary)).replicas(1).replica_timeout(Duration::from_secs(30)).build();
     let enough = patient.check().await.expect("a report");
     assert_eq!((enough.nodes[0].replicas, enough.warnings.len()), (Some(1), 0), "{enough:?}");
+    let (logs, _listening) = Logs::capture();
     let error =
         RedisStore::builder(pool(&primary)).replicas(2).build().check().await.expect_err("no claim would succeed");
     assert_eq!(error.kind(), StoreErrorKind::Unavailable);
+    assert_eq!(logs.count("2 replicas are to confirm every claim, and 1 are connected"), 1, "{:?}", logs.lines());
 }
 
 /// As on a managed Redis.
@@ -69,6 +71,37 @@ async fn user_without_the_right_to_run_scripts_is_an_error() {
     server.command(&["ACL", "SETUSER", "weak", "on", ">pw", "~*", "+@all", "-@scripting"]);
     let error = RedisStore::new(pool_of(&format!("redis://weak:pw@{}/", server.address()))).check().await;
     assert_eq!(error.expect_err("no permission").kind(), StoreErrorKind::Unavailable);
+}
+
+/// The releases' script is known to the server, and asked for by its hash; renewals come in full.
+#[tokio::test]
+async fn user_without_the_right_to_renew_is_an_error() {
+    let server = RedisServer::start();
+    RedisStore::new(pool(&server)).check().await.expect("a report");
+    server.command(&["ACL", "SETUSER", "weak", "on", ">pw", "~*", "+@all", "-eval"]);
+    let error = RedisStore::new(pool_of(&format!("redis://weak:pw@{}/", server.address()))).check().await;
+    assert_eq!(error.expect_err("no permission").kind(), StoreErrorKind::Unavailable);
+}
+
+#[tokio::test]
+async fn file_that_is_not_synced_while_it_is_rewritten_is_warned_about() {
+    let server = RedisServer::with(&DURABLE);
+    server.command(&["CONFIG", "SET", "no-appendfsync-on-rewrite", "yes"]);
+    let report = RedisStore::new(pool(&server)).check().await.expect("a report");
+    assert_eq!((report.nodes[0].fsync.as_deref(), report.nodes[0].fsync_pauses), (Some("always"), Some(true)));
+    assert!(report.warnings.len() == 1 && report.warnings[0].contains("no-appendfsync-on-rewrite"), "{report:?}");
+}
+
+/// What cannot be asked is not said to be wrong.
+#[tokio::test]
+async fn server_that_is_gone_is_an_error_and_no_warning() {
+    let mut server = RedisServer::start();
+    let store = RedisStore::new(pool(&server));
+    store.check().await.expect("a report");
+    server.kill();
+    let (logs, _listening) = Logs::capture();
+    assert_eq!(store.check().await.expect_err("there is no server").kind(), StoreErrorKind::Unavailable);
+    assert_eq!(logs.count("appendonly") + logs.count("maxmemory"), 0, "{:?}", logs.lines());
 }
 
 #[tokio::test]
@@ -100,10 +133,12 @@ async fn every_primary_of_a_cluster_is_reported() {
 }
 
 #[tokio::test]
-async fn replica_is_an_error() {
+async fn replica_is_an_error_and_a_warning_says_why() {
     let primary = RedisServer::start();
     let replica = RedisServer::replica_of(&primary);
+    let (logs, _listening) = Logs::capture();
     let error = RedisStore::new(pool(&replica)).check().await.expect_err("it takes no writes");
     let source = std::error::Error::source(&error).expect("a source").to_string();
     assert!(source.contains("read only replica"), "{source}");
+    assert_eq!(logs.count("connect to the primary"), 1, "{:?}", logs.lines());
 }

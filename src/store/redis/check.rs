@@ -16,17 +16,17 @@ use crate::{EventKey, telemetry};
 /// How long the event that is claimed to see whether it works is kept, if it cannot be released.
 const PROBE: Duration = Duration::from_secs(10);
 
-const SETTINGS: [&str; 4] = ["maxmemory-policy", "appendonly", "appendfsync", "save"];
+const SETTINGS: [&str; 5] = ["maxmemory-policy", "appendonly", "appendfsync", "no-appendfsync-on-rewrite", "save"];
 
 /// By their addresses, which only a Cluster's are known by.
 type Nodes<T> = BTreeMap<Option<String>, T>;
 
 impl RedisStore {
-    /// Claims and releases an event of its own to see that the store works, and looks whether the server is configured to
-    /// keep what it is told. To be called once, at start-up.
+    /// Claims, renews and releases an event of its own to see that the store works, and looks whether the server is configured
+    /// to keep what it is told. To be called once, at start-up.
     ///
-    /// Warnings are in the report and told to `tracing`. Whether they are reason enough not to start is the caller's
-    /// decision:
+    /// Warnings are in the report and told to `tracing`, there even if the store does not work, since they may say why.
+    /// Whether they are reason enough not to start is the caller's decision:
     ///
     /// ```no_run
     /// # async fn start(store: tower_webhook::store::RedisStore) -> Result<(), Box<dyn std::error::Error>> {
@@ -40,14 +40,19 @@ impl RedisStore {
     ///
     /// # Errors
     ///
-    /// If the server cannot be reached, or refuses what the store needs: `SET`, `GET` and `DEL`, `EVAL` and `EVALSHA`, and
-    /// `WAIT` where replicas are asked for. `INFO` and `CONFIG GET` are not needed; without them the report knows less.
+    /// If the server cannot be reached, is a replica, or refuses what the store needs: `SET`, `GET` and `DEL`, `EVAL` and
+    /// `EVALSHA`, and `WAIT` where replicas are asked for, or if too few of these confirm. `INFO` and `CONFIG GET` are not
+    /// needed; without them the report knows less.
     pub async fn check(&self) -> Result<RedisReport, StoreError> {
-        self.try_out().await?;
-        let nodes = self.nodes().await?;
+        let tried = self.try_out().await;
+        let mut nodes = self.nodes().await;
+        if nodes.is_empty() && tried.is_ok() {
+            nodes.push(RedisNode::default());
+        }
         let wanted = self.shared.replicas.as_ref().map_or(0, Replicas::wanted);
         let warnings: Vec<_> = nodes.iter().flat_map(|node| node.warnings(wanted)).collect();
         warnings.iter().for_each(|warning| telemetry::redis_warned(warning));
+        tried?;
         let claims_by_script = self.shared.claims_by_script.load(Ordering::Relaxed);
         Ok(RedisReport { nodes, claims_by_script, warnings })
     }
@@ -59,17 +64,23 @@ impl RedisStore {
         }
         let token = ClaimToken::random();
         let key = EventKey::new("", None, &format!("{RESERVED}check:{token}"));
-        match self.claim(&ClaimRequest::new(&key, token, PROBE)).await? {
+        let claim = ClaimRequest::new(&key, token, PROBE);
+        match self.claim(&claim).await? {
             Claim::Fresh { .. } => {}
             found => return Err(StoreError::corrupt(format!("an event that nobody knows of is {found:?}"))),
         }
+        let _ = self.renew(&claim).await?;
         let _ = self.release(&key, token).await?;
         Ok(())
     }
 
-    async fn nodes(&self) -> Result<Vec<RedisNode>, StoreError> {
-        let line = self.shared.lanes[0].line().await?;
+    /// None, if none says anything.
+    async fn nodes(&self) -> Vec<RedisNode> {
+        let Ok(line) = self.shared.lanes[0].line().await else { return Vec::new() };
         let infos: Nodes<String> = self.told(&line, &redis::cmd("INFO")).await;
+        if infos.is_empty() {
+            return Vec::new();
+        }
         let mut configs: Nodes<HashMap<String, String>> = Nodes::new();
         for setting in SETTINGS {
             // One by one: several at a time are new in Redis 7, and all of them would be the passwords, too.
@@ -78,11 +89,8 @@ impl RedisStore {
                 configs.entry(address).or_default().extend(values);
             }
         }
-        if infos.is_empty() {
-            return Ok(vec![RedisNode::default()]);
-        }
         let config = |address| configs.get(address).cloned().unwrap_or_default();
-        Ok(infos.iter().map(|(address, info)| RedisNode::read(address.clone(), info, &config(address))).collect())
+        infos.iter().map(|(address, info)| RedisNode::read(address.clone(), info, &config(address))).collect()
     }
 
     /// What every node answers; nothing from those that do not.

@@ -30,6 +30,8 @@ pub struct RedisNode {
     pub append_only: Option<bool>,
     /// How often that file is brought to disk: `appendfsync`.
     pub fsync: Option<String>,
+    /// Whether even that waits while the file is rewritten: `no-appendfsync-on-rewrite`.
+    pub fsync_pauses: Option<bool>,
     /// When the whole is written to disk: `save`. Empty for never.
     pub snapshots: Option<String>,
 }
@@ -50,6 +52,7 @@ impl RedisNode {
                 .map(|set| set == "yes")
                 .or_else(|| told("aof_enabled").map(|enabled| enabled == "1")),
             fsync: set("appendfsync"),
+            fsync_pauses: set("no-appendfsync-on-rewrite").map(|set| set == "yes"),
             snapshots: set("save"),
         }
     }
@@ -83,6 +86,11 @@ impl RedisNode {
             (Some(true), Some("no")) => Some(
                 "appendfsync is no: a crash of the machine forgets what it had not written to disk by itself, up to half a \
                  minute; set it to everysec or always"
+                    .to_owned(),
+            ),
+            (Some(true), _) if self.fsync_pauses == Some(true) => Some(
+                "no-appendfsync-on-rewrite is yes: a crash of the machine while the append-only file is rewritten forgets up \
+                 to half a minute, whatever appendfsync is; set it to no"
                     .to_owned(),
             ),
             (Some(true), _) => None,
@@ -127,6 +135,7 @@ mod tests {
             eviction: Some("allkeys-lru".to_owned()),
             append_only: Some(true),
             fsync: None,
+            fsync_pauses: None,
             snapshots: None,
         };
         assert_eq!(node, expected);
@@ -163,5 +172,7 @@ mod tests {
             ..RedisNode::default()
         };
         assert!(node.warnings(0)[0].contains("appendfsync"));
+        let node = RedisNode { fsync: Some("always".to_owned()), fsync_pauses: Some(true), ..node };
+        assert!(node.warnings(0)[0].contains("no-appendfsync-on-rewrite"));
     }
 }

@@ -26,7 +26,9 @@ pub(super) type Replies = (Value, Option<Value>);
 
 /// A connection that is shared, and replaced when it breaks.
 ///
-/// What is sent along a lane is carried out in that order, except across a replacement or a redirection in a Cluster.
+/// What is sent along a lane is carried out in that order, except across a replacement or a redirection in a Cluster: what is
+/// still on its way by the connection before may come after what goes by the next. A claim or a renewal that comes after its own
+/// release is a ghost: nobody runs the event, and it is in flight until that lease ends, no longer.
 pub(super) struct Lane {
     pool: RedisPool,
     timeout: Duration,

@@ -19,8 +19,8 @@
 //! # What it promises
 //!
 //! While Redis remembers, at most one delivery of an event runs, whatever number of instances receive it: every verb is one
-//! atomic step on one key. Leases and retention run on the server's clock. A lease that ends frees the event with no further
-//! help. When Redis cannot be asked, deliveries are refused with a 503 and the sender tries again.
+//! atomic step on one key. Leases and retention run on the server's clock alone. A lease that ends frees the event with no
+//! further help. When Redis cannot be asked, deliveries are refused with a 503 and the sender tries again.
 //!
 //! # What it does not
 //!
@@ -28,18 +28,27 @@
 //!
 //! - *Without an append-only file* a restart forgets everything, or everything since the last snapshot.
 //! - *With `appendfsync everysec`*, the usual setting, a crash forgets the last second or two, not only one of the machine:
-//!   while the disk is busy, Redis answers before it has written. `appendfsync always` forgets nothing, and is slower.
+//!   while the disk is busy, Redis answers before it has written. `appendfsync always` forgets nothing, and is slower; with
+//!   `no-appendfsync-on-rewrite yes` even that forgets, for as long as the file is rewritten.
 //! - *A failover* of Sentinel or Cluster forgets what had not reached the replica that is promoted.
 //!   [`replicas`](RedisStoreBuilder::replicas) makes that unlikely, and cannot rule it out.
 //! - *Eviction* drops claims silently when memory runs out, under every `maxmemory-policy` but `noeviction`: all of them have
 //!   a time to live, so that the `volatile-*` policies do not spare them either. Under `noeviction` deliveries are refused.
 //!
-//! [`check`](RedisStore::check) looks for these at start-up. What must not be forgotten belongs into Postgres or SQLite, where
+//! [`check`](RedisStore::check) looks for these at start-up.
+//!
+//! **Redis goes by the wall clock.** It keeps the time of day at which a lease or a record ends, and not how long it has left.
+//! If the clock of its host jumps *forward*, leases end early, so that an event may *run a second time while the first still
+//! runs* (which then cannot complete it any more), and records are forgotten early. If it jumps *back*, the events of an
+//! instance that died are refused for so much longer. A replica that is promoted goes on by the clock of its own host. Have NTP
+//! *slew* the clocks of all of them, and step them only before Redis starts: `check` cannot see how they are set.
+//!
+//! What must not be forgotten belongs into Postgres or SQLite, where
 //! the completion can be a part of the handler's own transaction.
 //!
 //! # How it uses the pool
 //!
-//! Two connections are taken *out* of the pool and shared by all deliveries; they no longer count towards its size, so that a
+//! Two connections, on a Cluster two to every node, are taken *out* of the pool and shared by all deliveries; they no longer count towards its size, so that a
 //! pool of one is enough and stays free for others. The pool is asked again when one breaks, when the server turns out not to be
 //! the primary any more, and when nothing comes back for [`timeout`](RedisStoreBuilder::timeout); the connections that lie idle in the
 //! pool are then dropped, too, since what happened to one has happened to them. While the pool is exhausted and a

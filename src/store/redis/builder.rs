@@ -100,7 +100,7 @@ impl RedisStoreBuilder {
         let Self { pool, prefix, connections, timeout, replicas, replica_timeout } = self;
         let shared = Shared {
             lanes: (0..connections).map(|_| Lane::new(pool.clone(), timeout)).collect(),
-            replicas: (replicas > 0).then(|| Replicas::new(pool, replicas, replica_timeout, timeout)),
+            replicas: (replicas > 0).then(|| Replicas::new(&pool, replicas, replica_timeout, timeout)),
             prefix,
             timeout,
             claims_by_script: AtomicBool::new(false),

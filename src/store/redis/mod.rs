@@ -43,16 +43,17 @@
 //! instance that died are refused for so much longer. A replica that is promoted goes on by the clock of its own host. Have NTP
 //! *slew* the clocks of all of them, and step them only before Redis starts: `check` cannot see how they are set.
 //!
-//! What must not be forgotten belongs into Postgres or SQLite, where
-//! the completion can be a part of the handler's own transaction.
+//! What must not be forgotten belongs into Postgres or SQLite, where the completion can be a part of the handler's own
+//! transaction.
 //!
 //! # How it uses the pool
 //!
-//! Two connections, on a Cluster two to every node, are taken *out* of the pool and shared by all deliveries; they no longer count towards its size, so that a
-//! pool of one is enough and stays free for others. The pool is asked again when one breaks, when the server turns out not to be
-//! the primary any more, and when nothing comes back for [`timeout`](RedisStoreBuilder::timeout); the connections that lie idle in the
-//! pool are then dropped, too, since what happened to one has happened to them. While the pool is exhausted and a
-//! connection is needed, deliveries are refused when the timeout is over.
+//! Two connections, on a Cluster two to every node, are taken *out* of the pool and shared by all deliveries; they no longer
+//! count towards its size, so that a pool of one is enough and stays free for others. The pool is asked again when one
+//! breaks, when the server turns out not to be the primary any more, and when nothing comes back for
+//! [`timeout`](RedisStoreBuilder::timeout); the connections that lie idle in the pool are then dropped, too, since what
+//! happened to one has happened to them. While the pool is exhausted and a connection is needed, deliveries are refused when
+//! the timeout is over.
 //!
 //! # What is in Redis
 //!

@@ -27,7 +27,7 @@ pub(super) struct Replicas {
 
 impl Replicas {
     /// Waits for `wanted` replicas for `wait`, and for the server itself for `timeout`.
-    pub(super) fn new(pool: RedisPool, wanted: u32, wait: Duration, timeout: Duration) -> Self {
+    pub(super) fn new(pool: &RedisPool, wanted: u32, wait: Duration, timeout: Duration) -> Self {
         let mut command = redis::cmd("WAIT");
         command.arg(wanted).arg(milliseconds(wait));
         let time = timeout.saturating_add(wait);

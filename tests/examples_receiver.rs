@@ -1,7 +1,6 @@
 //! What the `receiver` example prints: every scheme's request works when it is pasted into a shell, and so does its handshake.
 
 use std::io::{BufRead, BufReader};
-use std::path::PathBuf;
 use std::process::{Child, ChildStdout, Command, Stdio};
 use std::time::Duration;
 
@@ -13,12 +12,15 @@ use tower_webhook::store::MemoryStore;
 use tower_webhook::testing::TestSender;
 use tower_webhook::{Outcome, WebhookEvent, WebhookLayer};
 
+use self::example::example;
 use self::schemes::Given;
 
 #[path = "../examples/support/demo.rs"]
 mod demo;
 #[path = "../examples/support/events.rs"]
 mod events;
+#[path = "support/example.rs"]
+mod example;
 #[path = "../examples/support/listing.rs"]
 mod listing;
 #[path = "../examples/support/paste.rs"]
@@ -201,15 +203,6 @@ impl Drop for Process {
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
-}
-
-/// `cargo test` builds the examples beside the tests.
-fn example(name: &str) -> PathBuf {
-    let test = std::env::current_exe().expect("this test's own path");
-    let target = test.parent().and_then(|deps| deps.parent()).expect("target/<profile>/deps");
-    let path = target.join("examples").join(name);
-    assert!(path.exists(), "the example {name} is not built: run `cargo build --example {name}` first");
-    path
 }
 
 /// Square signs the URL that it was given, not the one that the request arrives at.

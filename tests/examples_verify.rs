@@ -1,7 +1,6 @@
 //! The verdicts and hints of the `verify` example, over published and constructed deliveries.
 
 use std::io::Write;
-use std::path::PathBuf;
 use std::process::{Command, Stdio};
 
 use bytes::Bytes;
@@ -10,10 +9,13 @@ use tower_webhook::scheme::{self, Tolerance};
 use tower_webhook::testing::TestSender;
 
 use self::captured::Captured;
+use self::example::example;
 use self::json_layout::{Layout, relaid};
 
 #[path = "../examples/support/captured.rs"]
 mod captured;
+#[path = "support/example.rs"]
+mod example;
 #[path = "../examples/support/json_layout.rs"]
 mod json_layout;
 #[path = "../examples/support/schemes.rs"]
@@ -175,15 +177,6 @@ fn url_of_the_command_line_is_for_deliveries_without_one() {
     let output = child.wait_with_output().expect("an exit");
     let expected = "square\tbare\taccept\nsquare\tnamed\treject:signature_mismatch\n";
     assert_eq!(String::from_utf8_lossy(&output.stdout), expected);
-}
-
-/// `cargo test` builds the examples beside the tests.
-fn example(name: &str) -> PathBuf {
-    let test = std::env::current_exe().expect("this test's own path");
-    let target = test.parent().and_then(|deps| deps.parent()).expect("target/<profile>/deps");
-    let path = target.join("examples").join(name);
-    assert!(path.exists(), "the example {name} is not built: run `cargo build --example {name}` first");
-    path
 }
 
 #[tokio::test]

@@ -1,40 +1,17 @@
-//! A receiver on a Redis store, and books to check the invariants with.
+//! A receiver on a Redis store.
 
 use std::collections::BTreeSet;
-use std::future::Future;
-use std::time::{Duration, Instant};
 
-use axum::Router;
-use axum::body::Body;
-use axum::http::StatusCode;
-use axum::routing::post;
 use deadpool_redis::Pool;
-use tokio::task::JoinHandle;
-use tower::ServiceExt;
-use tower_webhook::rejection::RejectionKind;
 use tower_webhook::store::RedisStore;
-use tower_webhook::testing::{ManualClock, TestSender};
-use tower_webhook::{EventKey, WebhookEvent, WebhookLayer};
 
 use crate::harness::pool;
+use crate::support::audited::Audited;
+pub(crate) use crate::support::audited::{assert_unavailable, eventually, key};
 use crate::support::checker::Ledger;
 use crate::support::redis_server::RedisServer;
-use crate::support::rig::Handler;
-use crate::support::{Answer, NOW, scheme};
 
-/// Longer than anything takes; what never comes fails the test then.
-const PATIENCE: Duration = Duration::from_secs(60);
-
-/// A receiver at `/webhooks`. Its handler does what the test tells it, and its effects go into the ledger.
-#[derive(Clone)]
-pub(crate) struct Receiver {
-    pub(crate) app: Router,
-    pub(crate) store: RedisStore,
-    pub(crate) layer: WebhookLayer,
-    pub(crate) handler: Handler,
-    pub(crate) ledger: Ledger,
-    sender: TestSender,
-}
+pub(crate) type Receiver = Audited<RedisStore>;
 
 impl Receiver {
     pub(crate) fn on(server: &RedisServer) -> Self {
@@ -45,79 +22,10 @@ impl Receiver {
         Self::over(RedisStore::new(pool), Ledger::default())
     }
 
-    /// Duplicates are told at once that the first still runs. `ledger` may be shared with another receiver.
-    pub(crate) fn over(store: RedisStore, ledger: Ledger) -> Self {
-        let clock = ManualClock::at_unix(NOW);
-        let layer = WebhookLayer::new(scheme(), store.clone()).clock(clock.clone()).in_flight_wait(Duration::ZERO);
-        let (handler, books) = (Handler::new(), ledger.clone());
-        let acting = handler.clone();
-        let act = move |event: WebhookEvent| async move {
-            let status = acting.run(event.clone()).await;
-            if status.is_success() {
-                books.effect(&event);
-            }
-            status
-        };
-        let app = Router::new().route("/webhooks", post(act)).layer(layer.clone());
-        Self { app, store, layer, handler, ledger, sender: TestSender::new(scheme()).clock(clock) }
-    }
-
-    pub(crate) async fn deliver(&self, id: &str) -> Answer {
-        let delivery = self.sender.deliver(format!(r#"{{"id":"{id}","type":"test.event"}}"#));
-        self.ledger.signed(&key(id));
-        let answering = self.app.clone().oneshot(delivery.request::<Body>());
-        let response = tokio::time::timeout(PATIENCE, answering).await.expect("an answer");
-        let answer = Answer::read(response.expect("a router cannot fail")).await;
-        self.ledger.answered(id, answer.status);
-        answer
-    }
-
-    pub(crate) fn spawn(&self, id: &str) -> JoinHandle<Answer> {
-        let (receiver, id) = (self.clone(), id.to_owned());
-        tokio::spawn(async move { receiver.deliver(&id).await })
-    }
-
-    /// Delivers until it is acknowledged, as a sender does.
-    pub(crate) async fn deliver_until_acknowledged(&self, id: &str) -> Answer {
-        let begun = Instant::now();
-        loop {
-            let answer = self.deliver(id).await;
-            if answer.status.is_success() {
-                return answer;
-            }
-            assert_eq!(answer.status, StatusCode::SERVICE_UNAVAILABLE, "{answer:?}");
-            assert!(begun.elapsed() < PATIENCE, "never acknowledged: {answer:?}");
-            tokio::time::sleep(Duration::from_millis(20)).await;
-        }
-    }
-
-    /// Waits for what goes on in the background: completions that are repeated, doubtful claims that are released.
-    pub(crate) async fn settled(&self) {
-        eventually("nothing goes on", async || self.layer.drain_handle().running() == 0).await;
-    }
-
     /// Never lost, never doubled, never let in.
     pub(crate) fn check(&self, server: &RedisServer) {
         let keys = server.keys();
         let keys: BTreeSet<_> = keys.iter().map(|key| key.trim_start_matches("tower-webhook:").to_owned()).collect();
         self.ledger.check_keys(&keys, "no seed: nothing is random here");
-    }
-}
-
-pub(crate) fn key(id: &str) -> EventKey {
-    EventKey::new("/webhooks", None, id)
-}
-
-pub(crate) fn assert_unavailable(answer: &Answer) {
-    assert_eq!((answer.status, answer.retry_after()), (StatusCode::SERVICE_UNAVAILABLE, Some("5")), "{answer:?}");
-    assert_eq!(answer.rejection(), Some(RejectionKind::StoreUnavailable));
-}
-
-/// Waits for a condition; the machine may be busy, so for long.
-pub(crate) async fn eventually<F: Future<Output = bool>>(what: &str, condition: impl Fn() -> F) {
-    let begun = Instant::now();
-    while !condition().await {
-        assert!(begun.elapsed() < PATIENCE, "never came: {what}");
-        tokio::time::sleep(Duration::from_millis(10)).await;
     }
 }

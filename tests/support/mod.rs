@@ -19,7 +19,9 @@ use tower_webhook::store::{MemoryStore, Store};
 use tower_webhook::testing::{ManualClock, TestDelivery, TestSender};
 use tower_webhook::{Outcome, WebhookEvent, WebhookLayer};
 
+pub mod audited;
 pub mod checker;
+pub mod example;
 pub mod faulty;
 pub mod logs;
 #[cfg(feature = "postgres")]

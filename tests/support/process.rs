@@ -12,6 +12,7 @@ use tokio::task::JoinSet;
 use tower_webhook::scheme;
 use tower_webhook::testing::TestSender;
 
+use super::example::example;
 use super::socket::{PATIENCE, RawClient, raw};
 
 const SECRET: &str = "whsec_process";
@@ -112,15 +113,6 @@ async fn exchange(address: SocketAddr, request: &[u8]) -> Option<String> {
     let mut client = RawClient(TcpStream::connect(address).await.ok()?);
     client.0.write_all(request).await.ok()?;
     Some(client.read_to_end().await)
-}
-
-/// `cargo test` builds the examples beside the tests.
-fn example(name: &str) -> PathBuf {
-    let test = std::env::current_exe().expect("this test's own path");
-    let target = test.parent().and_then(|deps| deps.parent()).expect("target/<profile>/deps");
-    let path = target.join("examples").join(name);
-    assert!(path.exists(), "the example {name} is not built: run `cargo build --example {name}` first");
-    path
 }
 
 /// The next answer of several deliveries.

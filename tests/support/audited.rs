@@ -36,8 +36,14 @@ impl<S: Store + Clone> Audited<S> {
     /// With everything as it is by default, except that duplicates are told at once that the first still runs. `ledger` may be
     /// shared with another receiver.
     pub fn over(store: S, ledger: Ledger) -> Self {
+        Self::configured(store, ledger, |layer| layer)
+    }
+
+    /// As [`Audited::over`], with another configuration.
+    pub fn configured(store: S, ledger: Ledger, configure: impl FnOnce(WebhookLayer) -> WebhookLayer) -> Self {
         let clock = ManualClock::at_unix(NOW);
         let layer = WebhookLayer::new(scheme(), store.clone()).clock(clock.clone()).in_flight_wait(Duration::ZERO);
+        let layer = configure(layer);
         let (handler, books) = (Handler::new(), ledger.clone());
         let acting = handler.clone();
         let act = move |event: WebhookEvent| async move {

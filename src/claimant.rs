@@ -7,6 +7,7 @@ use std::time::Duration;
 use crate::EventKey;
 use crate::enlist::Lent;
 use crate::guard::Guard;
+use crate::inbox::{Leased, Parcel};
 use crate::store::{ClaimRequest, ClaimToken, Fingerprint};
 
 /// Who claims what, and whether they hold it: shared by the machine, the renewal task and the handler's event.
@@ -17,7 +18,10 @@ pub(crate) struct Claimant {
     pub(crate) fingerprint: Fingerprint,
     pub(crate) event_type: Option<Box<str>>,
     pub(crate) guard: Option<Guard>,
+    /// What is to be run later, where there is an inbox.
+    parcel: Option<Box<Parcel>>,
     deduplicated: bool,
+    remembered: bool,
     lent: OnceLock<Box<Lent>>,
     attempt: AtomicU32,
     held: AtomicBool,
@@ -48,7 +52,13 @@ impl Claimant {
         let token = ClaimToken::random();
         let key = EventKey::new(endpoint, tenant, &token.to_string());
         let fingerprint = Fingerprint::default();
-        Self { deduplicated: false, ..Self::with_token(token, key, fingerprint, event_type) }
+        Self { deduplicated: false, remembered: false, ..Self::with_token(token, key, fingerprint, event_type) }
+    }
+
+    /// Of an event that an inbox has leased.
+    pub(crate) fn of_leased(leased: &Leased, deduplicated: bool) -> Self {
+        let (key, event_type) = (leased.key.clone(), leased.event_type.clone());
+        Self { deduplicated, ..Self::with_token(leased.token, key, leased.fingerprint, event_type) }
     }
 
     fn with_token(token: ClaimToken, key: EventKey, fingerprint: Fingerprint, event_type: Option<Box<str>>) -> Self {
@@ -58,7 +68,9 @@ impl Claimant {
             fingerprint,
             event_type,
             guard: None,
+            parcel: None,
             deduplicated: true,
+            remembered: true,
             lent: OnceLock::new(),
             attempt: AtomicU32::new(0),
             held: AtomicBool::new(false),
@@ -73,16 +85,26 @@ impl Claimant {
         Self { guard: Some(guard), ..self }
     }
 
+    /// The same claimant, to be run later: an inbox remembers it, whether it has an id or not.
+    pub(crate) fn kept(self, parcel: Parcel) -> Self {
+        Self { parcel: Some(Box::new(parcel)), remembered: true, ..self }
+    }
+
     /// What the store is asked to claim, and what it is told of the claim afterwards.
     pub(crate) fn request(&self, lease: Duration) -> ClaimRequest<'_> {
-        ClaimRequest::new(&self.key, self.token, lease)
-            .fingerprint(self.fingerprint)
-            .event_type(self.event_type.as_deref())
+        let request = ClaimRequest::new(&self.key, self.token, lease);
+        let parcel = self.parcel.as_deref();
+        ClaimRequest { parcel, ..request.fingerprint(self.fingerprint).event_type(self.event_type.as_deref()) }
     }
 
     /// Whether the event has an id to be remembered by.
     pub(crate) fn is_deduplicated(&self) -> bool {
         self.deduplicated
+    }
+
+    /// Whether a store has, or is going to have, a record of it.
+    pub(crate) fn is_remembered(&self) -> bool {
+        self.remembered
     }
 
     pub(crate) fn attempt(&self) -> Option<u32> {

@@ -23,6 +23,8 @@
 
 use std::time::{Duration, Instant, SystemTime};
 
+use crate::error::{ConfigError, ConfigErrorKind};
+
 /// Ten years: longer than any lease, retention or process lasts, and short enough to be added to any instant.
 pub(crate) const LONGEST: Duration = Duration::from_secs(10 * 365 * 24 * 3600);
 
@@ -59,4 +61,13 @@ impl<C: Clock + ?Sized> Clock for std::sync::Arc<C> {
     fn monotonic(&self) -> Instant {
         (**self).monotonic()
     }
+}
+
+/// A time that can be waited for and counted with, as a configuration gives it.
+pub(crate) fn countable(time: Duration, what: &str) -> Result<Duration, ConfigError> {
+    if time.is_zero() || time > LONGEST {
+        let message = format!("{what} must be longer than zero and at most ten years");
+        return Err(ConfigError::new(ConfigErrorKind::Duration, message));
+    }
+    Ok(time)
 }

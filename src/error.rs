@@ -88,3 +88,14 @@ pub(crate) fn with_causes(error: &dyn Error) -> String {
     }
     text
 }
+
+/// A number of which there must be some, as a configuration gives it.
+pub(crate) fn positive(number: usize, what: &str) -> Result<(), ConfigError> {
+    match number {
+        0 => Err(ConfigError::new(
+            ConfigErrorKind::Limit,
+            format!("{what} must not be zero: it would refuse everything"),
+        )),
+        _ => Ok(()),
+    }
+}

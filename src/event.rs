@@ -40,9 +40,17 @@ pub struct Untyped;
 pub(crate) struct Facts {
     pub(crate) claimant: Arc<Claimant>,
     pub(crate) body: Bytes,
-    pub(crate) verified: Verified,
+    pub(crate) provenance: Provenance,
     pub(crate) received_at: SystemTime,
     pub(crate) id_authenticated: bool,
+}
+
+/// What an event's signature told.
+pub(crate) enum Provenance {
+    /// In this delivery.
+    Verified(Verified),
+    /// When the event was accepted.
+    Kept { secret_label: Box<str>, signed_at: Option<SystemTime> },
 }
 
 impl WebhookEvent {
@@ -126,10 +134,13 @@ impl<T> WebhookEvent<T> {
     /// When the sender signed this delivery, where the scheme says.
     #[must_use]
     pub fn signed_at(&self) -> Option<SystemTime> {
-        self.facts.verified.signed_at()
+        match &self.facts.provenance {
+            Provenance::Verified(verified) => verified.signed_at(),
+            Provenance::Kept { signed_at, .. } => *signed_at,
+        }
     }
 
-    /// When this delivery was received.
+    /// When this delivery was received; of an event out of an inbox, the one that was accepted.
     #[must_use]
     pub fn received_at(&self) -> SystemTime {
         self.facts.received_at
@@ -138,10 +149,14 @@ impl<T> WebhookEvent<T> {
     /// The label of the secret that matched.
     #[must_use]
     pub fn secret_label(&self) -> &str {
-        self.facts.verified.secret_label()
+        match &self.facts.provenance {
+            Provenance::Verified(verified) => verified.secret_label(),
+            Provenance::Kept { secret_label, .. } => secret_label,
+        }
     }
 
-    /// How often the event has been claimed, this time included, where the store counts.
+    /// How often the event has been claimed, this time included, where the store counts. Out of an inbox: how often it has been
+    /// tried.
     #[must_use]
     pub fn attempt(&self) -> Option<u32> {
         self.facts.claimant.attempt()

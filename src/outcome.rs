@@ -30,6 +30,8 @@ pub enum Outcome {
     Panicked,
     /// The inner service refused to become ready; nothing was claimed.
     NotReady,
+    /// Durably queued, to be run by a worker.
+    Accepted,
     /// Completed or durably queued before; the handler was not called.
     Duplicate,
     /// No event, but a provider's validation of the endpoint, answered by the layer.
@@ -54,6 +56,7 @@ impl Outcome {
             Self::Released => "released",
             Self::Panicked => "panicked",
             Self::NotReady => "not_ready",
+            Self::Accepted => "accepted",
             Self::Duplicate => "duplicate",
             Self::Handshake => "handshake",
             Self::Refused(_) => "refused",

@@ -62,3 +62,7 @@ pub(crate) use self::lent::Lent;
 
 /// What is remembered of an event that was completed by its handler's transaction.
 pub(crate) const COMMITTED: &str = "committed by the handler";
+
+/// What the operator is told of a handler that succeeded without its transaction.
+pub(crate) const NOT_COMMITTED: &str =
+    "the completion was enlisted in a transaction, which was rolled back or never committed";

@@ -56,7 +56,7 @@ where
 }
 
 /// What the first of two futures to be ready gives; `first` is asked first.
-pub(super) async fn either<T>(first: impl Future<Output = T>, second: impl Future<Output = T>) -> T {
+pub(crate) async fn either<T>(first: impl Future<Output = T>, second: impl Future<Output = T>) -> T {
     let (mut first, mut second) = (pin!(first), pin!(second));
     poll_fn(|cx| match first.as_mut().poll(cx) {
         Poll::Pending => second.as_mut().poll(cx),

@@ -15,9 +15,14 @@ use super::running::Run;
 use super::waiters::Waiters;
 use super::waiting::Waited;
 use super::{BodyChange, Claimant, Settled, Terms, within};
+use crate::EventKey;
+use crate::claimant::Stage;
 use crate::enlist::Lent;
 use crate::rejection::{Rejection, RejectionKind};
-use crate::store::{Claim, Completion, Store, erased::ErasedStore};
+use crate::store::{
+    Claim, Completion,
+    erased::{ErasedStore, Setback},
+};
 
 /// What all deliveries of one layer share.
 pub(crate) struct Machine {
@@ -48,8 +53,8 @@ pub(crate) struct NotReady;
 pub(crate) enum Verdict {
     /// Not to be run again.
     Complete(Record),
-    /// To be run again when the sender delivers again.
-    Release,
+    /// To be run again, when the sender delivers again or the inbox sees fit. Without a setback it is as if it had not been tried.
+    Release(Option<Setback>),
 }
 
 /// What is to be remembered of work that is done, or given up for good.
@@ -76,6 +81,8 @@ pub(crate) enum Ended {
     Panicked,
     /// The work could not start; nothing was claimed.
     NotReady,
+    /// Not run here: it is durably queued.
+    Accepted,
     /// Completed or queued before: nothing to do.
     Duplicate,
     /// Not run.
@@ -89,7 +96,7 @@ impl Ended {
 }
 
 impl Machine {
-    pub(crate) fn new(store: impl Store) -> Self {
+    pub(crate) fn new(store: impl ErasedStore) -> Self {
         Self {
             store: Box::new(store),
             gate: Arc::new(Gate::new()),
@@ -113,6 +120,36 @@ impl Machine {
             Ok(claimed) => claimed.finish(work).await,
             Err(ended) => ended,
         }
+    }
+
+    /// One delivery that is to be run later: admitted, and its event accepted with the claim.
+    pub(crate) async fn accept(self: &Arc<Self>, terms: &Terms, claimant: &Arc<Claimant>) -> Ended {
+        match self.claim(terms, claimant, &mut Nothing).await {
+            Ok(_) => {
+                claimant.enter(Stage::Outside);
+                Ended::Accepted
+            }
+            Err(ended) => ended,
+        }
+    }
+
+    /// An event whose claim was leased at `since`, for this attempt: run, settled.
+    pub(crate) async fn resume(
+        self: &Arc<Self>,
+        terms: &Terms,
+        claimant: &Arc<Claimant>,
+        (since, attempt): (Instant, u32),
+        work: &mut impl Work,
+    ) -> Ended {
+        claimant.enter(Stage::Engaged);
+        self.took(terms, claimant, Some(attempt));
+        let admission = self.gate.hold();
+        Run { machine: self, terms, claimant, admission, since }.finish(work).await
+    }
+
+    /// Whether the work of `key` is done here, and the store could not be told of it yet.
+    pub(crate) fn is_completion_pending(&self, key: &EventKey) -> bool {
+        self.pending.get(key).is_some()
     }
 
     /// A place to run in, readiness, the replay guard, and the claim, in this order: a claim must not age while its work queues.
@@ -186,6 +223,21 @@ impl Machine {
             Err(Ended::refused(why))
         })
         .await
+    }
+}
+
+/// The work of an event that is only accepted.
+struct Nothing;
+
+impl Work for Nothing {
+    async fn ready(&mut self) -> Result<(), NotReady> {
+        Ok(())
+    }
+
+    fn unready(&mut self) {}
+
+    async fn run(&mut self) -> Verdict {
+        Verdict::Release(None)
     }
 }
 

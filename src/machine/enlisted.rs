@@ -6,6 +6,7 @@ use super::backoff::Backoff;
 use super::waiters::Ending;
 use super::{Claimant, Machine, Record, Settled, Terms, Verdict};
 use crate::enlist;
+use crate::store::erased::Setback;
 use crate::store::{Hold, StoreError, StoreErrorKind};
 
 /// For the question whether the handler's transaction has completed the claim: nothing is written if it has.
@@ -25,7 +26,8 @@ impl Machine {
             // Rolled back, and given up for good: a release would ask for another run.
             return self.confirm(terms, claimant, record, Settled::Failed).await;
         }
-        let released = || self.store_of(claimant).release(&claimant.key, claimant.token);
+        let (claim, setback) = (claimant.request(terms.lease), setback(verdict));
+        let released = || self.give_back(claimant, &claim, setback.as_ref());
         let released = ask("release", &claimant.key, terms.claim_deadline, once_unlocked(released)).await;
         // It does not run any more: this delivery's transaction has completed it, or another delivery has it.
         if released == Some(Hold::Lost) {
@@ -35,7 +37,7 @@ impl Machine {
         match (released, verdict) {
             (None, _) => Settled::Unknown,
             (Some(_), Verdict::Complete(_)) => Settled::NotCommitted,
-            (Some(_), Verdict::Release) => Settled::Released,
+            (Some(_), Verdict::Release(_)) => Settled::Released,
         }
     }
 
@@ -51,6 +53,14 @@ impl Machine {
             Some(Hold::Lost) => Settled::Lost,
             None => Settled::Unknown,
         }
+    }
+}
+
+/// Why the event has to be run again, if its transaction has not completed it.
+fn setback(verdict: &Verdict) -> Option<Setback> {
+    match verdict {
+        Verdict::Complete(_) => Some(Setback::new(enlist::NOT_COMMITTED)),
+        Verdict::Release(setback) => setback.clone(),
     }
 }
 

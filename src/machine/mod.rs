@@ -25,7 +25,7 @@ pub use self::drain::{DrainHandle, Drained};
 use crate::claimant::Claimant;
 
 pub(crate) use self::{
-    deadline::{Deadline, within},
+    deadline::{Deadline, either, within},
     detach::DetachOnDrop,
     drive::{Ended, Machine, NotReady, Record, Verdict, Work},
     settling::Settled,

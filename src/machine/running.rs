@@ -12,6 +12,10 @@ use super::renewal::Renewal;
 use super::{Claimant, Ended, Machine, NotReady, Terms, Verdict, Work, within};
 use crate::claimant::Stage;
 use crate::rejection::RejectionKind;
+use crate::store::erased::Setback;
+
+const PANICKED: Setback = Setback::new("the handler panicked");
+const NOT_READY: Setback = Setback::new("the inner service refused to become ready");
 
 /// A delivery that holds its claim and a place to run in.
 pub(super) struct Run<'a> {
@@ -53,24 +57,24 @@ impl Run<'_> {
     async fn work<W: Work>(&self, work: &mut W) -> (Worked, Verdict) {
         // The claim may have been answered after the drain's deadline.
         if self.machine.gate.is_at(Phase::Aborting) {
-            return (Worked::Dropped(RejectionKind::Draining), Verdict::Release);
+            return (Worked::Dropped(RejectionKind::Draining), Verdict::Release(None));
         }
         let mut working = pin!(async {
             // Ready already, unless the claim was taken over after waiting without a place.
             match within(self.terms.ready_wait, work.ready()).await {
                 Some(Ok(())) => (Worked::Done, work.run().await),
-                Some(Err(NotReady)) => (Worked::NotReady, Verdict::Release),
-                None => (Worked::Dropped(RejectionKind::Busy), Verdict::Release),
+                Some(Err(NotReady)) => (Worked::NotReady, Verdict::Release(Some(NOT_READY))),
+                None => (Worked::Dropped(RejectionKind::Busy), Verdict::Release(None)),
             }
         });
         let caught = pin!(poll_fn(|cx| {
             let polled = catch_unwind(AssertUnwindSafe(|| working.as_mut().poll(cx)));
-            polled.unwrap_or(Poll::Ready((Worked::Panicked, Verdict::Release)))
+            polled.unwrap_or(Poll::Ready((Worked::Panicked, Verdict::Release(Some(PANICKED)))))
         }));
         let renewal = OnceLock::new();
         let worked = unless(caught, || async {
             let begun = || Renewal::start(self.machine, self.terms, self.claimant, self.since + self.terms.lease / 3);
-            (Worked::Dropped(self.until_stopped(renewal.get_or_init(begun)).await), Verdict::Release)
+            (Worked::Dropped(self.until_stopped(renewal.get_or_init(begun)).await), Verdict::Release(None))
         })
         .await;
         if let Some(renewal) = renewal.into_inner() {

@@ -14,7 +14,8 @@ use super::running::Run;
 use super::waiters::Ending;
 use super::{Claimant, Machine, Record, Terms, Verdict};
 use crate::claimant::Stage;
-use crate::store::Hold;
+use crate::store::erased::{Answer, Setback};
+use crate::store::{ClaimRequest, Hold};
 use crate::telemetry;
 
 const FIRST_PAUSE: Duration = Duration::from_millis(100);
@@ -47,9 +48,12 @@ impl Run<'_> {
         if claimant.is_enlisted() {
             return machine.settle_enlisted(terms, claimant, &verdict).await;
         }
-        let Verdict::Complete(record) = verdict else {
-            machine.release(terms.claim_deadline, claimant).await;
-            return Settled::Released;
+        let record = match verdict {
+            Verdict::Complete(record) => record,
+            Verdict::Release(setback) => {
+                machine.release(terms, claimant, setback.as_ref()).await;
+                return Settled::Released;
+            }
         };
         match machine.complete_first(terms, claimant, &record).await {
             Some(Hold::Held) => {
@@ -103,13 +107,28 @@ impl Machine {
     }
 
     /// Gives the claim back, so that the sender's retry runs. If the store cannot be asked, the lease ends by itself.
-    pub(super) async fn release(&self, deadline: Duration, claimant: &Claimant) {
+    pub(super) async fn release(&self, terms: &Terms, claimant: &Claimant, setback: Option<&Setback>) {
         claimant.lost();
-        let answer = self.store_of(claimant).release(&claimant.key, claimant.token);
-        let released = ask("release", &claimant.key, deadline, answer).await;
+        let claim = claimant.request(terms.lease);
+        let answer = self.give_back(claimant, &claim, setback);
+        let released = ask("release", &claimant.key, terms.claim_deadline, answer).await;
         // If it was lost, somebody else runs the event now: those who wait are waiting for them.
         if released != Some(Hold::Lost) {
             self.waiters.ended(&claimant.key, Ending::Failed);
+        }
+    }
+
+    /// Releases the claim; as a failed attempt, if there was a setback.
+    pub(super) fn give_back<'a>(
+        &'a self,
+        claimant: &'a Claimant,
+        claim: &'a ClaimRequest<'a>,
+        setback: Option<&'a Setback>,
+    ) -> Answer<'a, Hold> {
+        let store = self.store_of(claimant);
+        match setback {
+            Some(setback) => store.set_back(claim, claimant.attempt(), setback),
+            None => store.release(claim.key, claim.token),
         }
     }
 
@@ -118,10 +137,10 @@ impl Machine {
         // At once, and not when the release is through: the handler may have given its event to somebody.
         claimant.lost();
         claimant.enter(Stage::Outside);
-        let (machine, claimant, deadline) = (self.clone(), claimant.clone(), terms.claim_deadline);
+        let (machine, claimant, terms) = (self.clone(), claimant.clone(), terms.clone());
         let admission = self.gate.hold();
         in_background(async move {
-            machine.release(deadline, &claimant).await;
+            machine.release(&terms, &claimant, None).await;
             drop(admission);
         });
     }

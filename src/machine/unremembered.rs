@@ -9,7 +9,7 @@ pub(super) struct Unremembered;
 impl Machine {
     /// Where this claimant's event is remembered, if it is. The one place that tells the two kinds of events apart.
     pub(super) fn store_of(&self, claimant: &Claimant) -> &dyn ErasedStore {
-        if claimant.is_deduplicated() { &*self.store } else { &Unremembered }
+        if claimant.is_remembered() { &*self.store } else { &Unremembered }
     }
 }
 

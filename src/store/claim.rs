@@ -4,6 +4,7 @@ use xxhash_rust::xxh3::xxh3_64;
 
 use super::ClaimToken;
 use crate::EventKey;
+use crate::inbox::Parcel;
 
 /// What [`Store::claim`](super::Store::claim) is asked.
 #[derive(Clone, Copy, Debug)]
@@ -19,13 +20,15 @@ pub struct ClaimRequest<'a> {
     pub fingerprint: Fingerprint,
     /// The event's type, for people who look into the store.
     pub event_type: Option<&'a str>,
+    /// What an inbox is to keep with the claim.
+    pub(crate) parcel: Option<&'a Parcel>,
 }
 
 impl<'a> ClaimRequest<'a> {
     /// A request without a type and with the fingerprint of nothing.
     #[must_use]
     pub fn new(key: &'a EventKey, token: ClaimToken, lease: Duration) -> Self {
-        Self { key, token, lease, fingerprint: Fingerprint::default(), event_type: None }
+        Self { key, token, lease, fingerprint: Fingerprint::default(), event_type: None, parcel: None }
     }
 
     /// The same request for a body with this fingerprint.

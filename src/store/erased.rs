@@ -1,14 +1,16 @@
 //! [`Store`] with its futures boxed, so that one layer type serves every store.
 
+use std::borrow::Cow;
 use std::fmt;
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
+use std::time::Duration;
 
 use super::{Claim, ClaimRequest, ClaimToken, Completion, Enlistment, Hold, Store, StoreError};
 use crate::EventKey;
 
-type Answer<'a, T> = Pin<Box<dyn Future<Output = Result<T, StoreError>> + Send + 'a>>;
+pub(crate) type Answer<'a, T> = Pin<Box<dyn Future<Output = Result<T, StoreError>> + Send + 'a>>;
 
 pub(crate) trait ErasedStore: Send + Sync + 'static {
     fn claim<'a>(&'a self, request: &'a ClaimRequest<'a>) -> Answer<'a, Claim>;
@@ -16,6 +18,25 @@ pub(crate) trait ErasedStore: Send + Sync + 'static {
     fn complete<'a>(&'a self, claim: &'a ClaimRequest<'a>, completion: &'a Completion<'a>) -> Answer<'a, Hold>;
     fn release<'a>(&'a self, key: &'a EventKey, token: ClaimToken) -> Answer<'a, Hold>;
     fn enlistment(&self) -> Option<Enlistment>;
+
+    /// Gives a claim back whose work failed. What a plain store does with it is a release.
+    fn set_back<'a>(&'a self, claim: &'a ClaimRequest<'a>, _: Option<u32>, _: &'a Setback) -> Answer<'a, Hold> {
+        self.release(claim.key, claim.token)
+    }
+}
+
+/// Why work that was claimed has to be done again.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Setback {
+    pub(crate) reason: Cow<'static, str>,
+    /// Not before this has passed, if the handler said.
+    pub(crate) retry_after: Option<Duration>,
+}
+
+impl Setback {
+    pub(crate) const fn new(reason: &'static str) -> Self {
+        Self { reason: Cow::Borrowed(reason), retry_after: None }
+    }
 }
 
 impl<S: Store> ErasedStore for S {

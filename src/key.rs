@@ -43,6 +43,26 @@ impl EventKey {
         Self { text: text.into_boxed_str(), tenant_at, id_at }
     }
 
+    /// The key that was written as this text; `None` if no key is.
+    ///
+    /// ```
+    /// use tower_webhook::EventKey;
+    ///
+    /// let key = EventKey::new("/webhooks/stripe", Some("acme"), "evt_1");
+    /// assert_eq!(EventKey::parse(key.as_str()), Some(key));
+    /// assert_eq!(EventKey::parse("evt_1"), None);
+    /// ```
+    #[must_use]
+    pub fn parse(text: &str) -> Option<Self> {
+        let (lengths, parts) = text.split_once(':')?;
+        let (endpoint, tenant) = lengths.split_once('.')?;
+        let (endpoint, tenant): (usize, usize) = (endpoint.parse().ok()?, tenant.parse().ok()?);
+        let tenant_at = endpoint.checked_add(1)?;
+        let id_at = tenant_at.checked_add(tenant)?.checked_add(1)?;
+        let key = Self::new(parts.get(..endpoint)?, Some(parts.get(tenant_at..id_at - 1)?), parts.get(id_at..)?);
+        (*key.text == *text).then_some(key)
+    }
+
     /// The whole key as text, unique per key: what a store writes.
     #[must_use]
     pub fn as_str(&self) -> &str {
@@ -123,10 +143,19 @@ mod tests {
         {
             let key = EventKey::new(endpoint, tenant, id);
             assert_eq!((key.endpoint(), key.tenant(), key.id()), (endpoint, tenant, id));
+            assert_eq!(EventKey::parse(key.as_str()), Some(key.clone()));
             let lengths = digits(endpoint.len()) + digits(tenant.unwrap_or_default().len());
             let parts = endpoint.len() + tenant.unwrap_or_default().len() + id.len();
             assert_eq!(key.as_str().len(), lengths + parts + 4, "allocated once, and exactly");
         }
+    }
+
+    #[test]
+    fn what_is_no_key_is_not_parsed() {
+        for text in ["", ":", "1.0:", "1.0:a", "1.0:a/", "0.0:", "+1.0:a//x", "01.0:a//x", "1.0:é//x", "9.9:a//x"] {
+            assert_eq!(EventKey::parse(text), None, "{text:?}");
+        }
+        assert!(EventKey::parse("0.0://").is_some());
     }
 
     #[test]

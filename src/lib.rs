@@ -12,6 +12,8 @@ mod guard;
 pub mod handler;
 mod head;
 pub mod identity;
+pub mod inbox;
+mod judge;
 mod key;
 mod machine;
 mod outcome;
@@ -24,6 +26,7 @@ pub mod store;
 mod telemetry;
 #[cfg(feature = "testing")]
 pub mod testing;
+pub mod worker;
 
 #[cfg(feature = "axum")]
 pub use self::extract::EventRejection;
@@ -35,6 +38,7 @@ pub use self::{
     machine::{DrainHandle, Drained},
     outcome::Outcome,
     receiver::{AnswerBody, ResponseFuture, WebhookLayer, WebhookService},
+    worker::Worker,
 };
 
 // Its code must compile, though it is no part of these docs.

@@ -182,6 +182,8 @@ kinds! {
     Busy = "busy", SERVICE_UNAVAILABLE, "as many deliveries are running as max_running allows";
     /// As many duplicates as allowed are waiting.
     TooManyWaiting = "too_many_waiting", SERVICE_UNAVAILABLE, "as many duplicates are waiting as allowed";
+    /// As many events as allowed are waiting in the inbox.
+    Backlogged = "backlogged", SERVICE_UNAVAILABLE, "as many events are waiting in the inbox as allowed";
     /// The receiver is shutting down.
     Draining = "draining", SERVICE_UNAVAILABLE, "the receiver is draining";
     /// The first delivery of this event is still running.

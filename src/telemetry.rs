@@ -22,6 +22,33 @@ impl Delivered<'_> {
         Self { key: None, event_type: None, secret_label: None, attempt: None, reason: None, body_changed: false };
 }
 
+/// How a worker's attempt at an event ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Attempted {
+    Completed,
+    CompletionPending,
+    Retried,
+    Buried,
+    Released,
+    Lost,
+    Unknown,
+}
+
+impl Attempted {
+    #[cfg_attr(not(feature = "tracing"), expect(dead_code))]
+    const fn as_str(self) -> &'static str {
+        match self {
+            Self::Completed => "completed",
+            Self::CompletionPending => "completion_pending",
+            Self::Retried => "retried",
+            Self::Buried => "buried",
+            Self::Released => "released",
+            Self::Lost => "lost",
+            Self::Unknown => "unknown",
+        }
+    }
+}
+
 #[cfg(not(feature = "tracing"))]
 pub(crate) use self::silent::*;
 #[cfg(feature = "tracing")]
@@ -34,7 +61,7 @@ mod traced {
 
     use tracing::{Level, field};
 
-    use super::Delivered;
+    use super::{Attempted, Delivered};
     use crate::EventKey;
     use crate::error::with_causes;
     use crate::outcome::Outcome;
@@ -101,6 +128,35 @@ mod traced {
             Outcome::Duplicate if about.body_changed => audit!(Level::WARN),
             _ => audit!(Level::INFO),
         }
+    }
+
+    /// The one audit event of a worker's attempt.
+    pub(crate) fn attempted(attempted: Attempted, about: &Delivered<'_>) {
+        macro_rules! audit {
+            ($level:expr) => {
+                tracing::event!(
+                    target: "tower_webhook::audit", $level,
+                    outcome = attempted.as_str(),
+                    endpoint = about.key.map(EventKey::endpoint),
+                    tenant = about.key.and_then(EventKey::tenant),
+                    id = about.key.map(EventKey::id),
+                    event_type = about.event_type,
+                    secret = about.secret_label,
+                    attempt = about.attempt,
+                    reason = about.reason,
+                    "attempt"
+                )
+            };
+        }
+        match attempted {
+            Attempted::Buried | Attempted::CompletionPending => audit!(Level::ERROR),
+            Attempted::Retried | Attempted::Lost | Attempted::Unknown => audit!(Level::WARN),
+            Attempted::Completed | Attempted::Released => audit!(Level::INFO),
+        }
+    }
+
+    pub(crate) fn lease_failed(error: &StoreError) {
+        tracing::warn!(target: "tower_webhook", error = with_causes(error), "the inbox could not be asked for events");
     }
 
     pub(crate) fn store_failed(verb: &str, key: &EventKey, error: &StoreError) {
@@ -224,7 +280,7 @@ mod silent {
     use std::error::Error;
     use std::time::Duration;
 
-    use super::Delivered;
+    use super::{Attempted, Delivered};
     use crate::EventKey;
     use crate::outcome::Outcome;
     use crate::store::{ClaimToken, Hold, StoreError};
@@ -242,6 +298,8 @@ mod silent {
     }
 
     pub(crate) fn delivered(_: &Outcome, _: &Delivered<'_>) {}
+    pub(crate) fn attempted(_: Attempted, _: &Delivered<'_>) {}
+    pub(crate) fn lease_failed(_: &StoreError) {}
     pub(crate) fn store_failed(_: &str, _: &EventKey, _: &StoreError) {}
     pub(crate) fn claim_lost(_: &EventKey) {}
     pub(crate) fn completion_retried(_: &EventKey, _: Option<Hold>) {}

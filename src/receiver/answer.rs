@@ -73,6 +73,15 @@ impl Config {
         with_outcome(own(answer), Outcome::Duplicate)
     }
 
+    /// The event is kept: as far as the sender is concerned, it is done.
+    pub(super) fn answer_accepted<B>(&self) -> Response<AnswerBody<B>> {
+        let mut answer = Response::new(Bytes::new());
+        if let Some(keeping) = &self.keeping {
+            *answer.status_mut() = keeping.status;
+        }
+        with_outcome(own(answer), Outcome::Accepted)
+    }
+
     /// The sender is to stop, so it gets a 200 whatever the handler's status was.
     pub(super) fn answer_permanent_failure<B>(outcome: Outcome) -> Response<AnswerBody<B>> {
         with_outcome(own(Response::new(Bytes::new())), outcome)

@@ -4,9 +4,11 @@ use std::time::Duration;
 use bytes::Bytes;
 use http::{HeaderValue, Method, Response, StatusCode};
 
+use super::keeping::Keeping;
 use crate::EventKey;
 use crate::clock::{Clock, LONGEST, SystemClock};
 use crate::identity::{IdSource, TypeSource};
+use crate::judge::Completes;
 use crate::machine::{Machine, Terms};
 use crate::rejection::Rejection;
 use crate::scheme::{Scheme, Tolerance};
@@ -36,10 +38,12 @@ pub(super) struct Config {
     pub(super) replay_guard: Option<Duration>,
     pub(super) terms: Terms,
     pub(super) clock: Arc<dyn Clock>,
-    pub(super) completes: Arc<dyn Fn(StatusCode) -> bool + Send + Sync>,
+    pub(super) completes: Arc<Completes>,
     pub(super) refusal: Option<Arc<AnswerRefusal>>,
     pub(super) duplicate: Option<Arc<AnswerDuplicate>>,
     pub(super) machine: Arc<Machine>,
+    /// How events are kept for later, behind an inbox.
+    pub(super) keeping: Option<Keeping>,
 }
 
 impl Config {
@@ -74,6 +78,7 @@ impl Config {
             refusal: None,
             duplicate: None,
             machine: Arc::new(machine),
+            keeping: None,
         }
     }
 

@@ -1,4 +1,3 @@
-use std::borrow::Cow;
 use std::error::Error;
 use std::future::poll_fn;
 use std::pin::Pin;
@@ -17,22 +16,21 @@ use super::answer::pass_on;
 use super::body::AnswerBody;
 use super::config::Config;
 use super::intake::{Arrived, ArrivedEvent, Intake};
-use crate::EventKey;
 use crate::claimant::Claimant;
-use crate::event::{Facts, WebhookEvent};
+use crate::event::{Facts, Provenance, WebhookEvent};
 use crate::handler::Failure;
-use crate::machine::{Deadline, DetachOnDrop, Ended, NotReady, Record, Settled, Verdict, Work};
+use crate::judge::judge;
+use crate::machine::{Deadline, DetachOnDrop, Ended, NotReady, Settled, Verdict, Work};
 use crate::outcome::Outcome;
 use crate::rejection::{Rejection, RejectionKind};
 use crate::scheme::Proof;
 use crate::secrets::Prepared;
+use crate::store::erased::Setback;
 use crate::telemetry::{self, Delivered};
+use crate::{EventKey, enlist};
 
 /// What the layer's future gives: a response, or the inner service's own error.
 pub(super) type Reply<R, E> = Result<Response<AnswerBody<R>>, E>;
-
-/// What the operator is told of a handler that succeeded without its transaction.
-const NOT_COMMITTED: &str = "the completion was enlisted in a transaction, which was rolled back or never committed";
 
 /// One delivery, from its head to its answer.
 pub(super) struct Delivery<S> {
@@ -98,7 +96,11 @@ where
         // and not copied there.
         let delivery = Box::write(Box::new_uninit(), async move {
             let mut handling = Handling { delivery: self, output: None };
-            let ended = config.machine.drive(&config.terms, &claimant, &mut handling).await;
+            let ended = match config.keeping {
+                None => config.machine.drive(&config.terms, &claimant, &mut handling).await,
+                // Boxed: not every delivery's future need be as large as both.
+                Some(_) => Box::pin(config.accept(&claimant)).await,
+            };
             let (reply, outcome, failure) = conclude(&config, &claimant.key, ended, handling.output);
             handling.delivery.unanswered.tell(&outcome, failure.as_ref());
             reply
@@ -123,6 +125,7 @@ fn conclude<R, E>(
         (Ended::NotReady, Some(output)) => {
             return (output.map(|response| pass_on(response, Outcome::NotReady)), Outcome::NotReady, None);
         }
+        (Ended::Accepted, _) => return (Ok(config.answer_accepted()), Outcome::Accepted, None),
         (Ended::Duplicate, _) => return (Ok(config.answer_duplicate(key)), Outcome::Duplicate, None),
         (Ended::Refused(rejection), _) => return refused(rejection),
         // Only a panic leaves no output behind.
@@ -131,7 +134,7 @@ fn conclude<R, E>(
         }
     };
     let failure = match settled {
-        Settled::NotCommitted => Some(Failure::transient(NOT_COMMITTED)),
+        Settled::NotCommitted => Some(Failure::transient(enlist::NOT_COMMITTED)),
         _ => response.extensions().get::<Failure>().cloned(),
     };
     let outcome = match settled {
@@ -182,7 +185,10 @@ where
         let request = self.delivery.take_request();
         let called = self.delivery.inner.call(request);
         let output = self.output.insert(called.await);
-        output.as_ref().map_or(Verdict::Release, |response| judge(&self.delivery.config, response))
+        match output {
+            Ok(response) => judge(&*self.delivery.config.completes, response),
+            Err(_) => Verdict::Release(Some(Setback::new("the inner service failed"))),
+        }
     }
 }
 
@@ -195,26 +201,11 @@ impl<S> Delivery<S> {
         if let Some(ArrivedEvent { body, claimant, verified }) = self.arrived.take() {
             let (received_at, id_authenticated) = (self.intake.received_at, self.config.id.is_authenticated());
             signed = body.clone();
-            let facts = Facts { claimant, body, verified, received_at, id_authenticated };
+            let provenance = Provenance::Verified(verified);
+            let facts = Facts { claimant, body, provenance, received_at, id_authenticated };
             parts.extensions.insert(WebhookEvent::new(facts));
         }
         Request::from_parts(parts, Full::new(signed))
-    }
-}
-
-/// What the handler said goes before what its status suggests.
-fn judge<R>(config: &Config, response: &Response<R>) -> Verdict {
-    let status = response.status();
-    match response.extensions().get::<Failure>() {
-        Some(failure) if failure.is_permanent() => {
-            Verdict::Complete(Record { failed: true, summary: Cow::Owned(failure.reason().to_owned()) })
-        }
-        Some(_) => Verdict::Release,
-        None if (config.completes)(status) => {
-            let summary = Cow::Borrowed(status.canonical_reason().unwrap_or("completed"));
-            Verdict::Complete(Record { failed: false, summary })
-        }
-        None => Verdict::Release,
     }
 }
 

@@ -146,7 +146,12 @@ impl Intake {
             return Ok(Arrived::Handshake(answer));
         }
         let identity = identify(&config.id, &config.event_type, &head, &body, verified.id())?;
-        let claimant = Arc::new(self.claimant(config, identity, &body));
+        let mut claimant = self.claimant(config, identity, &body);
+        if let Some(keeping) = &config.keeping {
+            let parcel = config.parcel(keeping, &self.parts, &head, &verified, (&claimant, &body));
+            claimant = claimant.kept(parcel);
+        }
+        let claimant = Arc::new(claimant);
         Ok(Arrived::Event(ArrivedEvent { body, claimant, verified }))
     }
 

@@ -3,14 +3,16 @@ use std::sync::{Arc, Once};
 use std::time::Duration;
 
 use bytes::Bytes;
-use http::{HeaderValue, Method, Response, StatusCode};
+use http::{HeaderName, HeaderValue, Method, Response, StatusCode};
 use tower_layer::Layer;
 
 use super::config::Config;
+use super::keeping::{Accepting, Backlog, Keeping};
 use super::service::WebhookService;
-use crate::clock::{Clock, LONGEST};
-use crate::error::{ConfigError, ConfigErrorKind};
+use crate::clock::{Clock, LONGEST, countable};
+use crate::error::{ConfigError, ConfigErrorKind, positive};
 use crate::identity::{IdSource, TypeSource};
+use crate::inbox::{AnyInbox, Inbox, OrderSource};
 use crate::key::is_name;
 use crate::machine::{BodyChange, DrainHandle, Machine};
 use crate::rejection::Rejection;
@@ -46,6 +48,15 @@ impl WebhookLayer {
     /// Verifies with `scheme` and remembers in `store`.
     pub fn new(scheme: impl Scheme, store: impl Store) -> Self {
         Self { config: Arc::new(Config::new(Arc::new(scheme), Machine::new(store))), advised: Arc::new(Once::new()) }
+    }
+
+    /// Verifies with `scheme` and keeps the events in `inbox`, for a [`Worker`](crate::Worker) to run: the sender is answered as
+    /// soon as they are there. The inner service is not called; the worker gets its own. See [`inbox`](crate::inbox).
+    pub fn inbox(scheme: impl Scheme, inbox: impl Inbox) -> Self {
+        let inbox = AnyInbox::new(inbox);
+        let config = Config::new(Arc::new(scheme), Machine::new(Accepting(inbox.clone())));
+        let config = Config { keeping: Some(Keeping::new(inbox)), ..config };
+        Self { config: Arc::new(config), advised: Arc::new(Once::new()) }
     }
 
     /// Names this endpoint in the keys of its events.
@@ -264,6 +275,43 @@ impl WebhookLayer {
         self.with(|config| config.terms.drop_when_lost = true)
     }
 
+    /// What the sender is told of an event that an inbox has accepted (default 200). Without effect if there is no inbox.
+    ///
+    /// # Errors
+    /// When it is no success: the sender would deliver again and again.
+    pub fn accepted_status(self, status: StatusCode) -> Result<Self, ConfigError> {
+        if !status.is_success() {
+            let message = format!("{status} is no success: the sender would deliver again what is accepted already");
+            return Err(ConfigError::new(ConfigErrorKind::Limit, message));
+        }
+        Ok(self.with_keeping(|keeping| keeping.status = status))
+    }
+
+    /// Has a worker run the events of one resource one at a time, in the order of their arrival. Without effect if there is no
+    /// inbox.
+    #[must_use]
+    pub fn order_by(self, source: OrderSource) -> Self {
+        self.with_keeping(|keeping| keeping.order = Some(source))
+    }
+
+    /// Which headers an inbox keeps for the worker's request. By default all but hop-by-hop ones and whatever may be a credential
+    /// or a signature, by its name. Without effect if there is no inbox.
+    #[must_use]
+    pub fn keep_headers(self, keep: impl Fn(&HeaderName) -> bool + Send + Sync + 'static) -> Self {
+        self.with_keeping(|keeping| keeping.headers = Arc::new(keep))
+    }
+
+    /// How many events may wait in the inbox (default: any number). From then on deliveries get a 503 with `Retry-After`, so that
+    /// workers that fell behind do not fill the disk. Looked at once a second, so some more may get in. Without effect if there
+    /// is no inbox.
+    ///
+    /// # Errors
+    /// When it is zero.
+    pub fn max_waiting_events(self, events: u64) -> Result<Self, ConfigError> {
+        positive(usize::try_from(events).unwrap_or(usize::MAX), "max_waiting_events")?;
+        Ok(self.with_keeping(|keeping| keeping.backlog = Some(Arc::new(Backlog::new(events)))))
+    }
+
     /// Takes the time from elsewhere, for tests.
     #[must_use]
     pub fn clock(self, clock: impl Clock) -> Self {
@@ -280,6 +328,14 @@ impl WebhookLayer {
         change(Arc::make_mut(&mut self.config));
         self.advised = Arc::new(Once::new());
         self
+    }
+
+    fn with_keeping(self, change: impl FnOnce(&mut Keeping)) -> Self {
+        self.with(|config| {
+            if let Some(keeping) = &mut config.keeping {
+                change(keeping);
+            }
+        })
     }
 
     fn warn_of_short_retention(&self) {
@@ -308,23 +364,5 @@ impl fmt::Debug for WebhookLayer {
             .field("id", &self.config.id)
             .field("terms", &self.config.terms)
             .finish_non_exhaustive()
-    }
-}
-
-fn countable(time: Duration, what: &str) -> Result<Duration, ConfigError> {
-    if time.is_zero() || time > LONGEST {
-        let message = format!("{what} must be longer than zero and at most ten years");
-        return Err(ConfigError::new(ConfigErrorKind::Duration, message));
-    }
-    Ok(time)
-}
-
-fn positive(number: usize, what: &str) -> Result<(), ConfigError> {
-    match number {
-        0 => Err(ConfigError::new(
-            ConfigErrorKind::Limit,
-            format!("{what} must not be zero: it would refuse everything"),
-        )),
-        _ => Ok(()),
     }
 }

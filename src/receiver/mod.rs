@@ -10,6 +10,7 @@ mod delivery;
 mod endpoint;
 mod future;
 mod intake;
+mod keeping;
 mod layer;
 mod service;
 

@@ -1,0 +1,162 @@
+//! What an inbox keeps of a request beside its body, and how that is written.
+//!
+//! Text, a line each: the method and the target, the facts of the verification, an empty line, the headers as HTTP/1 writes
+//! them. A header's value has no line ends, so nothing needs to be escaped.
+
+use std::time::{Duration, SystemTime};
+
+use bytes::{BufMut, Bytes, BytesMut};
+use http::request::Parts;
+use http::{HeaderMap, HeaderName, HeaderValue, Method, Request, Uri};
+
+use super::{from_unix_millis, unix_millis};
+
+/// Which of a request's headers are kept.
+pub(crate) type KeepHeader = dyn Fn(&HeaderName) -> bool + Send + Sync;
+
+/// What was verified of a delivery, and what its layer wants remembered.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct KeptFacts {
+    pub(crate) secret_label: Box<str>,
+    pub(crate) signed_at: Option<SystemTime>,
+    pub(crate) id_authenticated: bool,
+    pub(crate) deduplicated: bool,
+    pub(crate) retention: Duration,
+}
+
+/// A head that this crate did not write.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Unreadable;
+
+/// What nobody but the sender and the layer has a use for: hop-by-hop headers, and whatever may be a credential or proof.
+pub(crate) fn is_kept_by_default(name: &HeaderName) -> bool {
+    const HOP_BY_HOP: [&str; 8] =
+        ["connection", "keep-alive", "proxy-connection", "te", "trailer", "transfer-encoding", "upgrade", "expect"];
+    const TELLING: [&str; 8] = ["auth", "cookie", "hmac", "key", "passw", "secret", "signature", "token"];
+    let name = name.as_str();
+    // An idempotency key is what the event is known by, and no credential.
+    name == "idempotency-key" || !(HOP_BY_HOP.contains(&name) || TELLING.iter().any(|telling| name.contains(telling)))
+}
+
+pub(crate) fn write(parts: &Parts, keep: &KeepHeader, facts: &KeptFacts) -> Bytes {
+    let mut head = BytesMut::with_capacity(512);
+    let signed_at = facts.signed_at.map_or_else(|| "-".to_owned(), |time| unix_millis(time).to_string());
+    let target = parts.uri.path_and_query().map_or("/", |target| target.as_str());
+    let retention = facts.retention.as_millis();
+    let lines = format!(
+        "{} {target}\n{signed_at} {retention} {} {} {}\n\n",
+        parts.method,
+        u8::from(facts.id_authenticated),
+        u8::from(facts.deduplicated),
+        facts.secret_label.replace(['\n', '\r'], " "),
+    );
+    head.put_slice(lines.as_bytes());
+    for (name, value) in parts.headers.iter().filter(|(name, _)| keep(name)) {
+        head.put_slice(name.as_str().as_bytes());
+        head.put_slice(b": ");
+        head.put_slice(value.as_bytes());
+        head.put_u8(b'\n');
+    }
+    head.freeze()
+}
+
+/// The head of the request as it was, and the facts.
+pub(crate) fn read(head: &[u8]) -> Result<(Parts, KeptFacts), Unreadable> {
+    let mut lines = head.split(|byte| *byte == b'\n');
+    let mut line = || lines.next().ok_or(Unreadable);
+    let (method, target) = text(line()?)?.split_once(' ').ok_or(Unreadable)?;
+    let (method, target): (Method, Uri) =
+        (method.parse().map_err(|_| Unreadable)?, target.parse().map_err(|_| Unreadable)?);
+    let facts = facts(text(line()?)?).ok_or(Unreadable)?;
+    if !line()?.is_empty() {
+        return Err(Unreadable);
+    }
+    let headers = lines.filter(|line| !line.is_empty()).map(header).collect::<Result<HeaderMap, _>>()?;
+    let (mut parts, ()) = Request::default().into_parts();
+    (parts.method, parts.uri, parts.headers) = (method, target, headers);
+    Ok((parts, facts))
+}
+
+fn facts(line: &str) -> Option<KeptFacts> {
+    let mut words = line.splitn(5, ' ');
+    let signed_at = match words.next()? {
+        "-" => None,
+        millis => Some(from_unix_millis(millis.parse().ok()?)),
+    };
+    Some(KeptFacts {
+        signed_at,
+        retention: Duration::from_millis(words.next()?.parse().ok()?),
+        id_authenticated: words.next()? == "1",
+        deduplicated: words.next()? == "1",
+        secret_label: words.next()?.into(),
+    })
+}
+
+fn header(line: &[u8]) -> Result<(HeaderName, HeaderValue), Unreadable> {
+    let colon = line.iter().position(|byte| *byte == b':').ok_or(Unreadable)?;
+    let name = HeaderName::from_bytes(&line[..colon]).map_err(|_| Unreadable)?;
+    let value = line[colon + 1..].strip_prefix(b" ").ok_or(Unreadable)?;
+    Ok((name, HeaderValue::from_bytes(value).map_err(|_| Unreadable)?))
+}
+
+fn text(line: &[u8]) -> Result<&str, Unreadable> {
+    std::str::from_utf8(line).map_err(|_| Unreadable)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn some_facts() -> KeptFacts {
+        KeptFacts {
+            secret_label: "the old one".into(),
+            signed_at: Some(from_unix_millis(1_700_000_000_123)),
+            id_authenticated: true,
+            deduplicated: false,
+            retention: Duration::from_secs(60),
+        }
+    }
+
+    fn parts() -> Parts {
+        let request = Request::post("/webhooks/a%20b?x=1&y=ü%0a")
+            .header("content-type", "application/json")
+            .header("x-many", "one")
+            .header("x-many", "two: three")
+            .header("x-empty", "")
+            .header("x-odd", HeaderValue::from_bytes(b"\xff\tz").expect("a value"))
+            .header("x-gitlab-token", "hush")
+            .header("stripe-signature", "t=1,v1=ab")
+            .header("cookie", "a=b")
+            .header("connection", "close");
+        request.body(()).expect("a request").into_parts().0
+    }
+
+    #[test]
+    fn requests_come_back_as_they_were() {
+        let (came, facts) = read(&write(&parts(), &|_| true, &some_facts())).expect("a head");
+        assert_eq!((came.method, came.uri, came.headers), (parts().method, parts().uri, parts().headers));
+        assert_eq!(facts, some_facts());
+        let unsigned = KeptFacts { signed_at: None, secret_label: "".into(), ..some_facts() };
+        assert_eq!(read(&write(&parts(), &|_| false, &unsigned)).expect("a head").1, unsigned);
+    }
+
+    #[test]
+    fn credentials_and_hop_by_hop_headers_are_left_out() {
+        let (came, _) = read(&write(&parts(), &is_kept_by_default, &some_facts())).expect("a head");
+        let mut kept: Vec<_> = came.headers.keys().map(HeaderName::as_str).collect();
+        kept.sort_unstable();
+        assert_eq!(kept, ["content-type", "x-empty", "x-many", "x-odd"]);
+        assert!(is_kept_by_default(&HeaderName::from_static("idempotency-key")));
+        assert!(is_kept_by_default(&HeaderName::from_static("x-github-event")));
+        assert!(!is_kept_by_default(&HeaderName::from_static("authorization")));
+    }
+
+    #[test]
+    fn what_was_not_written_here_is_unreadable() {
+        for head in
+            ["", "POST", "POST /\n", "POST /\n- x 1 1 l\n\n", "POST /\n- 5 1 1 l\nx: y\n", "POST /\n- 5 1 1 l\n\nx\n"]
+        {
+            assert_eq!(read(head.as_bytes()).err(), Some(Unreadable), "{head:?}");
+        }
+    }
+}

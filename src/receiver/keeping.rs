@@ -1,0 +1,140 @@
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use http::StatusCode;
+use http::request::Parts;
+use tokio::time::Instant;
+
+use super::config::Config;
+use crate::EventKey;
+use crate::claimant::Claimant;
+use crate::head::Head;
+use crate::inbox::head::{self, KeepHeader, KeptFacts};
+use crate::inbox::{AnyInbox, Inbox, OrderSource, Parcel};
+use crate::machine::{Ended, within};
+use crate::rejection::RejectionKind;
+use crate::scheme::Verified;
+use crate::store::erased::{Answer, ErasedStore};
+use crate::store::{Claim, ClaimRequest, ClaimToken, Completion, Enlistment, Hold};
+
+/// How long a look at how many events are waiting is good for.
+const LOOK_EVERY: Duration = Duration::from_secs(1);
+
+/// How a layer keeps events for later.
+#[derive(Clone)]
+pub(super) struct Keeping {
+    pub(super) status: StatusCode,
+    pub(super) order: Option<OrderSource>,
+    pub(super) headers: Arc<KeepHeader>,
+    pub(super) backlog: Option<Arc<Backlog>>,
+    pub(super) inbox: AnyInbox,
+}
+
+impl Keeping {
+    pub(super) fn new(inbox: AnyInbox) -> Self {
+        let headers: Arc<KeepHeader> = Arc::new(head::is_kept_by_default);
+        Self { status: StatusCode::OK, order: None, headers, backlog: None, inbox }
+    }
+}
+
+impl Config {
+    /// What a worker needs to run this delivery's event.
+    pub(super) fn parcel(
+        &self,
+        keeping: &Keeping,
+        parts: &Parts,
+        head: &Head<'_>,
+        verified: &Verified,
+        (claimant, body): (&Claimant, &bytes::Bytes),
+    ) -> Parcel {
+        let facts = KeptFacts {
+            secret_label: verified.secret_label().into(),
+            signed_at: verified.signed_at(),
+            id_authenticated: self.id.is_authenticated(),
+            deduplicated: claimant.is_deduplicated(),
+            retention: self.terms.retention,
+        };
+        let parcel = Parcel::new(head::write(parts, &*keeping.headers, &facts), body.clone(), head.now());
+        match keeping.order.as_ref().and_then(|source| source.order(&claimant.key, head, body)) {
+            Some(order) => parcel.ordered(order),
+            None => parcel,
+        }
+    }
+
+    /// Keeps the event, unless there are too many waiting already.
+    pub(super) async fn accept(&self, claimant: &Arc<Claimant>) -> Ended {
+        if let Some(keeping) = &self.keeping
+            && let Some(backlog) = &keeping.backlog
+            && backlog.is_full(&keeping.inbox, self.terms.claim_deadline).await
+        {
+            return Ended::Refused(RejectionKind::Backlogged.into());
+        }
+        self.machine.accept(&self.terms, claimant).await
+    }
+}
+
+/// What is done when too many events are waiting. Looked at once a second, by one delivery for all.
+pub(super) struct Backlog {
+    limit: u64,
+    looking: AtomicBool,
+    seen: Mutex<Option<(Instant, bool)>>,
+}
+
+impl Backlog {
+    pub(super) fn new(limit: u64) -> Self {
+        Self { limit, looking: AtomicBool::new(false), seen: Mutex::new(None) }
+    }
+
+    async fn is_full(&self, inbox: &AnyInbox, deadline: Duration) -> bool {
+        let seen = *self.seen.lock().unwrap_or_else(PoisonError::into_inner);
+        let is_recent = seen.is_some_and(|(at, _)| at.elapsed() < LOOK_EVERY);
+        if is_recent || self.looking.swap(true, Ordering::AcqRel) {
+            return seen.is_some_and(|(_, full)| full);
+        }
+        let _looking = Looking(&self.looking);
+        // An inbox that cannot be asked says so when the event is put to it.
+        let Some(Ok(waiting)) = within(deadline, inbox.waiting(self.limit)).await else { return false };
+        let full = waiting >= self.limit;
+        *self.seen.lock().unwrap_or_else(PoisonError::into_inner) = Some((Instant::now(), full));
+        full
+    }
+}
+
+/// Dropped with the delivery that looks, if its sender goes away.
+struct Looking<'a>(&'a AtomicBool);
+
+impl Drop for Looking<'_> {
+    fn drop(&mut self) {
+        self.0.store(false, Ordering::Release);
+    }
+}
+
+/// An inbox as the machine of a layer sees it: what is claimed with a parcel is accepted.
+pub(super) struct Accepting(pub(super) AnyInbox);
+
+impl ErasedStore for Accepting {
+    fn claim<'a>(&'a self, request: &'a ClaimRequest<'a>) -> Answer<'a, Claim> {
+        match request.parcel {
+            Some(parcel) => Box::pin(self.0.accept(request, parcel)),
+            None => self.0.claim(request),
+        }
+    }
+
+    fn renew<'a>(&'a self, claim: &'a ClaimRequest<'a>) -> Answer<'a, Hold> {
+        self.0.renew(claim)
+    }
+
+    fn complete<'a>(&'a self, claim: &'a ClaimRequest<'a>, completion: &'a Completion<'a>) -> Answer<'a, Hold> {
+        self.0.complete(claim, completion)
+    }
+
+    /// What may have been accepted is going to be run, and the sender's retry finds it: there is nothing to take back.
+    fn release<'a>(&'a self, _: &'a EventKey, _: ClaimToken) -> Answer<'a, Hold> {
+        Box::pin(std::future::ready(Ok(Hold::Held)))
+    }
+
+    fn enlistment(&self) -> Option<Enlistment> {
+        None
+    }
+}

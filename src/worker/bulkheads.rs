@@ -1,0 +1,120 @@
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use tokio::sync::Notify;
+
+use crate::inbox::Leased;
+
+/// How many events run, in all and of each kind, so that one slow kind does not take every place.
+pub(super) struct Bulkheads {
+    pub(super) limits: Limits,
+    running: Mutex<Running>,
+    /// Told whenever an event has ended.
+    ended: Notify,
+}
+
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Limits {
+    pub(super) in_all: usize,
+    pub(super) per_endpoint: Option<usize>,
+    pub(super) per_type: Option<usize>,
+}
+
+#[derive(Default)]
+struct Running {
+    in_all: usize,
+    endpoints: HashMap<Box<str>, usize>,
+    types: HashMap<Box<str>, usize>,
+}
+
+/// The kinds that no more events may be leased of.
+#[derive(Default)]
+pub(super) struct Saturated {
+    pub(super) endpoints: Vec<Box<str>>,
+    pub(super) types: Vec<Box<str>>,
+}
+
+/// The right to run one event; given back when it is dropped.
+pub(super) struct Place {
+    bulkheads: Arc<Bulkheads>,
+    endpoint: Box<str>,
+    event_type: Option<Box<str>>,
+}
+
+impl Bulkheads {
+    pub(super) fn new(limits: Limits) -> Arc<Self> {
+        Arc::new(Self { limits, running: Mutex::default(), ended: Notify::new() })
+    }
+
+    /// For how many more events there is room.
+    pub(super) fn room(&self) -> usize {
+        self.limits.in_all.saturating_sub(self.lock().in_all)
+    }
+
+    pub(super) fn is_idle(&self) -> bool {
+        self.lock().in_all == 0
+    }
+
+    /// Ready when an event has ended since this was called.
+    pub(super) fn ended(&self) -> impl Future<Output = ()> {
+        self.ended.notified()
+    }
+
+    pub(super) fn saturated(&self) -> Saturated {
+        let running = self.lock();
+        let full = |counts: &HashMap<Box<str>, usize>, limit: Option<usize>| match limit {
+            None => Vec::new(),
+            Some(limit) => counts.iter().filter(|(_, count)| **count >= limit).map(|(kind, _)| kind.clone()).collect(),
+        };
+        Saturated {
+            endpoints: full(&running.endpoints, self.limits.per_endpoint),
+            types: full(&running.types, self.limits.per_type),
+        }
+    }
+
+    /// A place for this event, if its kinds have one.
+    pub(super) fn enter(self: &Arc<Self>, event: &Leased) -> Option<Place> {
+        let (endpoint, event_type) = (event.key.endpoint(), event.event_type.as_deref());
+        let mut running = self.lock();
+        let has_room = |counts: &HashMap<Box<str>, usize>, kind: &str, limit: Option<usize>| {
+            limit.is_none_or(|limit| counts.get(kind).is_none_or(|count| *count < limit))
+        };
+        if !has_room(&running.endpoints, endpoint, self.limits.per_endpoint)
+            || event_type.is_some_and(|kind| !has_room(&running.types, kind, self.limits.per_type))
+        {
+            return None;
+        }
+        running.in_all += 1;
+        *running.endpoints.entry(endpoint.into()).or_default() += 1;
+        if let Some(event_type) = event_type {
+            *running.types.entry(event_type.into()).or_default() += 1;
+        }
+        Some(Place { bulkheads: self.clone(), endpoint: endpoint.into(), event_type: event_type.map(Box::from) })
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Running> {
+        self.running.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        let mut running = self.bulkheads.lock();
+        running.in_all -= 1;
+        leave(&mut running.endpoints, &self.endpoint);
+        if let Some(event_type) = &self.event_type {
+            leave(&mut running.types, event_type);
+        }
+        drop(running);
+        self.bulkheads.ended.notify_waiters();
+    }
+}
+
+fn leave(counts: &mut HashMap<Box<str>, usize>, kind: &str) {
+    if let Some(count) = counts.get_mut(kind) {
+        *count -= 1;
+        if *count == 0 {
+            counts.remove(kind);
+        }
+    }
+}

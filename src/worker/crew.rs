@@ -1,0 +1,153 @@
+use std::future::{Future, poll_fn};
+use std::pin::{Pin, pin};
+use std::sync::Arc;
+use std::task::Poll;
+use std::time::Duration;
+
+use bytes::Bytes;
+use http::{Request, Response};
+use http_body_util::Full;
+use tokio::time::Instant;
+use tower_service::Service;
+
+use super::RetryPolicy;
+use super::bulkheads::{Bulkheads, Place};
+use super::hooks::Hooks;
+use super::job::Job;
+use crate::inbox::{AnyInbox, Inbox, LeaseRequest, Leased};
+use crate::judge::Completes;
+use crate::machine::{DetachOnDrop, Machine, Terms, either, within};
+use crate::store::{Store, StoreError, StoreErrorKind};
+use crate::telemetry;
+
+/// How long an inbox that failed is left alone.
+const PAUSE_AFTER_FAILURE: Duration = Duration::from_millis(500);
+
+/// What all events of one worker share.
+pub(super) struct Shared {
+    pub(super) inbox: AnyInbox,
+    pub(super) machine: Arc<Machine>,
+    pub(super) terms: Terms,
+    pub(super) retries: RetryPolicy,
+    pub(super) hooks: Hooks,
+    pub(super) completes: Arc<Completes>,
+    pub(super) bulkheads: Arc<Bulkheads>,
+    pub(super) endpoints: Box<[Box<str>]>,
+    pub(super) batch: usize,
+    pub(super) poll: Duration,
+}
+
+/// Leases events and has the service run them.
+pub(super) struct Crew<S> {
+    pub(super) shared: Arc<Shared>,
+    pub(super) service: S,
+}
+
+impl<S, R> Crew<S>
+where
+    S: Service<Request<Full<Bytes>>, Response = Response<R>> + Send + Clone + 'static,
+    S::Future: Send,
+    S::Error: Send + 'static,
+    R: Send + 'static,
+{
+    /// Works until `shutdown` is ready. What runs then, runs on.
+    pub(super) async fn work(&self, shutdown: impl Future<Output = ()>) {
+        let mut shutdown = pin!(shutdown);
+        while !is_ready(shutdown.as_mut()).await {
+            let Shared { inbox, bulkheads, poll, .. } = &*self.shared;
+            // From before it is looked: what arrives or ends meanwhile is not missed.
+            let (woken, ended) = (inbox.wake(), bulkheads.ended());
+            let pause = match self.lease().await {
+                Ok(leased) if leased > 0 => continue,
+                Ok(_) => *poll,
+                Err(error) => {
+                    telemetry::lease_failed(&error);
+                    PAUSE_AFTER_FAILURE
+                }
+            };
+            let has_room = bulkheads.room() > 0;
+            let news = async {
+                // Without room there is nothing to do with an event that arrives.
+                either(async { if has_room { woken.await } else { std::future::pending().await } }, ended).await;
+            };
+            let stop = either(
+                async {
+                    shutdown.as_mut().await;
+                    true
+                },
+                async {
+                    either(news, tokio::time::sleep(pause)).await;
+                    false
+                },
+            );
+            if stop.await {
+                return;
+            }
+        }
+    }
+
+    /// Works until nothing is due and nothing runs; says how many events it leased.
+    pub(super) async fn work_until_idle(&self) -> usize {
+        let mut all = 0;
+        loop {
+            let ended = self.shared.bulkheads.ended();
+            match self.lease().await {
+                Ok(leased) if leased > 0 => all += leased,
+                Ok(_) if self.shared.bulkheads.is_idle() => return all,
+                Ok(_) => ended.await,
+                Err(error) => {
+                    telemetry::lease_failed(&error);
+                    tokio::time::sleep(PAUSE_AFTER_FAILURE).await;
+                }
+            }
+        }
+    }
+
+    /// Leases what there is room for, and starts it.
+    async fn lease(&self) -> Result<usize, StoreError> {
+        let Shared { inbox, terms, bulkheads, endpoints, batch, .. } = &*self.shared;
+        let limit = bulkheads.room().min(*batch);
+        if limit == 0 {
+            return Ok(0);
+        }
+        let saturated = bulkheads.saturated();
+        let mut request = LeaseRequest::new(limit, terms.lease);
+        request.endpoints = endpoints;
+        (request.except_endpoints, request.except_types) = (&saturated.endpoints, &saturated.types);
+        let since = Instant::now();
+        let leased = within(terms.claim_deadline, inbox.lease(&request)).await;
+        let leased = leased.unwrap_or_else(|| Err(StoreError::new(StoreErrorKind::TimedOut)))?;
+        let mut started = 0;
+        for event in leased {
+            match bulkheads.enter(&event) {
+                Some(place) => {
+                    self.start(event, since, place);
+                    started += 1;
+                }
+                None => self.put_back(&event),
+            }
+        }
+        Ok(started)
+    }
+
+    fn start(&self, event: Leased, since: Instant, place: Place) {
+        let job = Job::new(self.shared.clone(), self.service.clone(), event, since);
+        let claimant = job.claimant.clone();
+        tokio::spawn(DetachOnDrop::new(Box::pin(job.run(place)), claimant, true));
+    }
+
+    /// More of one kind were leased than may run: the next lease leaves that kind out.
+    fn put_back(&self, event: &Leased) {
+        let (inbox, key, token) = (self.shared.inbox.clone(), event.key.clone(), event.token);
+        let deadline = self.shared.terms.claim_deadline;
+        tokio::spawn(async move {
+            // If it cannot be, its lease ends by itself.
+            let _ = within(deadline, inbox.release(&key, token)).await;
+        });
+    }
+}
+
+/// Whether it is ready now; once it was, it must not be asked again.
+async fn is_ready(mut future: Pin<&mut impl Future<Output = ()>>) -> bool {
+    poll_fn(|cx| Poll::Ready(future.as_mut().poll(cx).is_ready())).await
+}

@@ -1,0 +1,188 @@
+use std::borrow::Cow;
+use std::future::poll_fn;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use http::request::Parts;
+use http::{Request, Response};
+use http_body_util::Full;
+use tokio::time::Instant;
+use tower_service::Service;
+
+use super::bulkheads::Place;
+use super::crew::Shared;
+use super::hooks::DeadLetter;
+use crate::claimant::Claimant;
+use crate::event::{Facts, Provenance, WebhookEvent};
+use crate::inbox::head::{self, KeptFacts, Unreadable};
+use crate::inbox::{LAPSED, Leased};
+use crate::judge::judge;
+use crate::machine::{Ended, NotReady, Record, Settled, Terms, Verdict, Work};
+use crate::store::erased::Setback;
+use crate::telemetry::{self, Attempted, Delivered};
+
+const SUPERSEDED: &str = "superseded by a newer event of the same resource";
+const UNREADABLE: &str = "the stored request is not one that this version wrote";
+const DONE_BEFORE: &str = "done before, and the store told late";
+
+/// One event that was leased, and what is to be done with it.
+pub(super) struct Job<S> {
+    shared: Arc<Shared>,
+    service: S,
+    leased: Leased,
+    since: Instant,
+    request: Result<(Parts, KeptFacts), Unreadable>,
+    pub(super) claimant: Arc<Claimant>,
+    /// Why it failed, if it did.
+    failure: Option<Cow<'static, str>>,
+}
+
+impl<S, R> Job<S>
+where
+    S: Service<Request<Full<Bytes>>, Response = Response<R>> + Send + Clone + 'static,
+    S::Future: Send,
+    S::Error: Send + 'static,
+    R: Send + 'static,
+{
+    pub(super) fn new(shared: Arc<Shared>, service: S, leased: Leased, since: Instant) -> Self {
+        let request = head::read(&leased.parcel.head);
+        let deduplicated = request.as_ref().is_ok_and(|(_, facts)| facts.deduplicated);
+        let claimant = Arc::new(Claimant::of_leased(&leased, deduplicated));
+        Self { shared, service, leased, since, request, claimant, failure: None }
+    }
+
+    /// Runs the event, settles it, and tells what came of it.
+    pub(super) async fn run(mut self, place: Place) {
+        let (shared, claimant) = (self.shared.clone(), self.claimant.clone());
+        let terms = self.terms();
+        let leased = (self.since, self.leased.attempt);
+        let ended = shared.machine.resume(&terms, &claimant, leased, &mut self).await;
+        // Before anybody is told: a hook that panics must not keep the place.
+        drop(place);
+        self.tell(&ended);
+    }
+
+    /// The worker's, but for what the layer that accepted the event asks for.
+    fn terms(&self) -> Terms {
+        let mut terms = self.shared.terms.clone();
+        if let Ok((_, facts)) = &self.request {
+            terms.retention = facts.retention;
+        }
+        terms
+    }
+
+    fn tell(&self, ended: &Ended) {
+        let attempt = self.leased.attempt;
+        let is_last = self.shared.retries.is_last(attempt);
+        let (attempted, permanent) = match ended {
+            Ended::Ran(Settled::Completed) => (Attempted::Completed, false),
+            Ended::Ran(Settled::CompletionPending) => (Attempted::CompletionPending, false),
+            Ended::Ran(Settled::Failed) => (Attempted::Buried, !self.shared.retries.is_beyond(attempt)),
+            Ended::Ran(Settled::Released | Settled::NotCommitted) | Ended::Panicked | Ended::NotReady if is_last => {
+                (Attempted::Buried, false)
+            }
+            Ended::Ran(Settled::Released | Settled::NotCommitted) | Ended::Panicked | Ended::NotReady => {
+                (Attempted::Retried, false)
+            }
+            Ended::Ran(Settled::Unknown) => (Attempted::Unknown, false),
+            Ended::Ran(Settled::Lost) => (Attempted::Lost, false),
+            Ended::Accepted | Ended::Duplicate | Ended::Refused(_) => (Attempted::Released, false),
+        };
+        let reason = match (&self.failure, ended) {
+            (Some(reason), _) => Some(&**reason),
+            (None, Ended::Panicked) => Some("the handler panicked"),
+            (None, Ended::NotReady) => Some("the inner service refused to become ready"),
+            (None, Ended::Ran(Settled::NotCommitted)) => Some(crate::enlist::NOT_COMMITTED),
+            (None, _) => None,
+        };
+        let secret_label = self.request.as_ref().ok().map(|(_, facts)| &*facts.secret_label);
+        let event_type = self.leased.event_type.as_deref();
+        let about = Delivered {
+            key: Some(&self.leased.key),
+            event_type,
+            secret_label,
+            attempt: Some(attempt),
+            reason,
+            body_changed: false,
+        };
+        telemetry::attempted(attempted, &about);
+        if attempted == Attempted::Buried {
+            let reason = reason.unwrap_or_default();
+            self.shared.hooks.buried(&DeadLetter { key: &self.leased.key, event_type, attempt, reason, permanent });
+        }
+    }
+}
+
+impl<S, R> Work for Job<S>
+where
+    S: Service<Request<Full<Bytes>>, Response = Response<R>> + Send + Clone + 'static,
+    S::Future: Send,
+    S::Error: Send + 'static,
+    R: Send + 'static,
+{
+    async fn ready(&mut self) -> Result<(), NotReady> {
+        poll_fn(|cx| self.service.poll_ready(cx)).await.map_err(|_| NotReady)
+    }
+
+    fn unready(&mut self) {}
+
+    async fn run(&mut self) -> Verdict {
+        let verdict = match self.decided() {
+            Some(record) => Verdict::Complete(record),
+            None => self.call().await,
+        };
+        self.failure = match &verdict {
+            Verdict::Complete(Record { failed: true, summary }) => Some(summary.clone()),
+            Verdict::Release(Some(setback)) => Some(setback.reason.clone()),
+            Verdict::Complete(_) | Verdict::Release(None) => None,
+        };
+        verdict
+    }
+}
+
+impl<S> Job<S> {
+    /// What is known of the event without its handler.
+    fn decided(&self) -> Option<Record> {
+        let given_up = |why| Record { failed: true, summary: Cow::Borrowed(why) };
+        let done = |why| Record { failed: false, summary: Cow::Borrowed(why) };
+        if self.shared.machine.is_completion_pending(&self.leased.key) {
+            return Some(done(DONE_BEFORE));
+        }
+        if self.leased.superseded {
+            return Some(done(SUPERSEDED));
+        }
+        if self.shared.retries.is_beyond(self.leased.attempt) {
+            return Some(given_up(LAPSED));
+        }
+        self.request.is_err().then(|| given_up(UNREADABLE))
+    }
+
+    async fn call<R>(&mut self) -> Verdict
+    where
+        S: Service<Request<Full<Bytes>>, Response = Response<R>>,
+    {
+        let Some(request) = self.take_request() else {
+            return Verdict::Release(Some(Setback::new(UNREADABLE)));
+        };
+        match self.service.call(request).await {
+            Ok(response) => judge(&*self.shared.completes, &response),
+            Err(_) => Verdict::Release(Some(Setback::new("the inner service failed"))),
+        }
+    }
+
+    /// What the service gets: the request as it was accepted, and the event.
+    fn take_request(&mut self) -> Option<Request<Full<Bytes>>> {
+        let (parts, facts) = self.request.as_ref().ok()?;
+        let mut parts = parts.clone();
+        let provenance = Provenance::Kept { secret_label: facts.secret_label.clone(), signed_at: facts.signed_at };
+        let body = self.leased.parcel.body.clone();
+        parts.extensions.insert(WebhookEvent::new(Facts {
+            claimant: self.claimant.clone(),
+            body: body.clone(),
+            provenance,
+            received_at: self.leased.parcel.received_at,
+            id_authenticated: facts.id_authenticated,
+        }));
+        Some(Request::from_parts(parts, Full::new(body)))
+    }
+}

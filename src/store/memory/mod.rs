@@ -9,13 +9,17 @@
 //! store ── shard ── live       token, lease, fingerprint, attempt of every running claim
 //!             ├──── completed  log of 32-byte records + index by hash + reasons of the failed ones
 //!             └──── released   how often the lately released events were tried
+//!    └─── queue ── line       the events of an inbox, whole, and who waits for whom
 //! ```
 
 mod builder;
 mod completed;
 mod hash;
+mod inbox;
+mod line;
 mod live;
 mod log;
+mod queue;
 mod record;
 mod released;
 mod shard;

@@ -1,10 +1,13 @@
 use std::fmt;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
+use tokio::sync::Notify;
+
 use super::MemoryStoreBuilder;
 use super::hash::{KeyHash, KeyHasher};
+use super::queue::Queue;
 use super::shard::{Bid, Crossing, Limits, Shard};
 use crate::clock::Clock;
 use crate::store::{Claim, ClaimRequest, ClaimToken, Completion, Hold, Store, StoreError};
@@ -24,7 +27,7 @@ use crate::{EventKey, telemetry};
 /// Clones share one memory.
 #[derive(Clone)]
 pub struct MemoryStore {
-    shared: Arc<Shared>,
+    pub(super) shared: Arc<Shared>,
 }
 
 /// How full a [`MemoryStore`] is.
@@ -42,14 +45,19 @@ pub struct MemoryStats {
     pub evicted: u64,
 }
 
-struct Shared {
+pub(super) struct Shared {
     shards: Box<[Mutex<Shard>]>,
     hasher: KeyHasher,
-    clock: Arc<dyn Clock>,
+    pub(super) clock: Arc<dyn Clock>,
     origin: Instant,
-    capacity: usize,
+    pub(super) capacity: usize,
     /// How many shards are above their high mark.
     filling: AtomicUsize,
+    /// Whether anything was ever accepted: without an inbox nothing is paid for one.
+    queues: AtomicBool,
+    /// Locked before any shard.
+    pub(super) queue: Mutex<Queue>,
+    pub(super) arrived: Notify,
 }
 
 impl MemoryStore {
@@ -103,7 +111,18 @@ impl MemoryStore {
     pub(super) fn from_parts(clock: Arc<dyn Clock>, capacity: usize, shards: usize, limits: Limits) -> Self {
         let shards = (0..shards).map(|_| Mutex::new(Shard::new(limits))).collect();
         let (hasher, origin) = (KeyHasher::new(), clock.monotonic());
-        Self { shared: Arc::new(Shared { shards, hasher, clock, origin, capacity, filling: AtomicUsize::new(0) }) }
+        let shared = Shared {
+            shards,
+            hasher,
+            clock,
+            origin,
+            capacity,
+            filling: AtomicUsize::new(0),
+            queues: AtomicBool::new(false),
+            queue: Mutex::default(),
+            arrived: Notify::new(),
+        };
+        Self { shared: Arc::new(shared) }
     }
 }
 
@@ -121,27 +140,72 @@ impl fmt::Debug for MemoryStore {
 
 impl Store for MemoryStore {
     async fn claim(&self, request: &ClaimRequest<'_>) -> Result<Claim, StoreError> {
-        self.shared.on_shard(request.key, |shard, key, now| {
-            let fingerprint = self.shared.hasher.short(request.fingerprint);
+        if !self.shared.has_queue() {
+            let answer = self.shared.claim(request);
+            // Nearly always. Otherwise the very first event was accepted just now, perhaps this one.
+            if !self.shared.has_queue() || !matches!(answer, Ok(Claim::Fresh { .. })) {
+                return answer;
+            }
+            let _ = self.shared.release(request.key, request.token);
+        }
+        // Kept locked: what is claimed here must not be accepted meanwhile.
+        let mut queue = self.shared.queue();
+        match queue.answer(request, self.shared.both()) {
+            Some(answer) => Ok(answer),
+            None => self.shared.claim(request),
+        }
+    }
+
+    async fn renew(&self, claim: &ClaimRequest<'_>) -> Result<Hold, StoreError> {
+        if let Some(hold) = self.shared.settle_queued(|queue, now| queue.renew(claim, now)) {
+            return Ok(hold);
+        }
+        Ok(self.shared.on_shard(claim.key, |shard, key, now| shard.renew(&key, claim.token, claim.lease, now)))
+    }
+
+    async fn complete(&self, claim: &ClaimRequest<'_>, completion: &Completion<'_>) -> Result<Hold, StoreError> {
+        if let Some(hold) = self.shared.settle_queued(|queue, now| queue.complete(claim, completion, now)) {
+            return Ok(hold);
+        }
+        Ok(self.shared.complete(claim, completion))
+    }
+
+    async fn release(&self, key: &EventKey, token: ClaimToken) -> Result<Hold, StoreError> {
+        if let Some(hold) = self.shared.settle_queued(|queue, now| queue.release(key, token, now)) {
+            return Ok(hold);
+        }
+        Ok(self.shared.release(key, token))
+    }
+}
+
+impl Shared {
+    pub(super) fn claim(&self, request: &ClaimRequest<'_>) -> Result<Claim, StoreError> {
+        self.on_shard(request.key, |shard, key, now| {
+            let fingerprint = self.hasher.short(request.fingerprint);
             let bid = Bid { key, token: request.token, lease: request.lease, fingerprint };
             shard.claim(&bid, now)
         })
     }
 
-    async fn renew(&self, claim: &ClaimRequest<'_>) -> Result<Hold, StoreError> {
-        Ok(self.shared.on_shard(claim.key, |shard, key, now| shard.renew(&key, claim.token, claim.lease, now)))
+    pub(super) fn complete(&self, claim: &ClaimRequest<'_>, completion: &Completion<'_>) -> Hold {
+        self.on_shard(claim.key, |shard, key, now| shard.complete(&key, claim.token, completion, now))
     }
 
-    async fn complete(&self, claim: &ClaimRequest<'_>, completion: &Completion<'_>) -> Result<Hold, StoreError> {
-        Ok(self.shared.on_shard(claim.key, |shard, key, now| shard.complete(&key, claim.token, completion, now)))
+    pub(super) fn release(&self, key: &EventKey, token: ClaimToken) -> Hold {
+        self.on_shard(key, |shard, key, _| shard.release(&key, token))
     }
 
-    async fn release(&self, key: &EventKey, token: ClaimToken) -> Result<Hold, StoreError> {
-        Ok(self.shared.on_shard(key, |shard, key, _| shard.release(&key, token)))
+    pub(super) fn has_queue(&self) -> bool {
+        self.queues.load(Ordering::SeqCst)
     }
-}
 
-impl Shared {
+    /// The queue, which is there from now on.
+    pub(super) fn open_queue(&self) -> MutexGuard<'_, Queue> {
+        let queue = self.queue();
+        self.queues.store(true, Ordering::SeqCst);
+        queue
+    }
+
     /// Runs one verb under the lock of the key's shard, and no longer than that.
     fn on_shard<T>(&self, key: &EventKey, verb: impl FnOnce(&mut Shard, KeyHash, Duration) -> T) -> T {
         let (hash, now) = (self.hasher.hash(key), self.now());
@@ -159,7 +223,7 @@ impl Shared {
         &self.shards[hash.shard() as usize & (self.shards.len() - 1)]
     }
 
-    fn now(&self) -> Duration {
+    pub(super) fn now(&self) -> Duration {
         self.clock.monotonic().saturating_duration_since(self.origin)
     }
 

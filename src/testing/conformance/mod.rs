@@ -49,6 +49,7 @@ mod bench;
 pub mod claims;
 pub mod fencing;
 mod harness;
+pub mod inbox;
 pub mod keys;
 pub mod leases;
 mod model;

@@ -1,5 +1,3 @@
-//! The memory store as an inbox.
-
 use std::time::Duration;
 
 use tower_webhook::store::MemoryStore;

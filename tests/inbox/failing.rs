@@ -1,0 +1,196 @@
+//! What becomes of events whose handler fails.
+
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use axum::Router;
+use axum::http::StatusCode;
+use axum::response::{IntoResponse, Response};
+use axum::routing::post;
+use tokio::time::Instant;
+use tower_webhook::inbox::{EventState, Filter, Inbox};
+use tower_webhook::worker::RetryPolicy;
+use tower_webhook::{EventKey, HandlerError, WebhookEvent, Worker};
+
+use crate::desk::Desk;
+
+type Runs = Arc<Mutex<Vec<(String, u32)>>>;
+
+/// A receiver whose handler answers by the event and the attempt.
+fn answering(answer: fn(&WebhookEvent, u32) -> Response) -> (Desk, Runs) {
+    let runs: Runs = Arc::default();
+    let noted = runs.clone();
+    let handler = async move |event: WebhookEvent| {
+        let attempt = event.attempt().expect("a number");
+        noted.lock().expect("no panic").push((event.id().to_owned(), attempt));
+        answer(&event, attempt)
+    };
+    (Desk::handling(Router::new().route("/webhooks", post(handler)), |layer| layer), runs)
+}
+
+fn attempts(runs: &Runs) -> Vec<u32> {
+    runs.lock().expect("no panic").iter().map(|(_, attempt)| *attempt).collect()
+}
+
+#[tokio::test]
+async fn transient_failures_are_retried_and_noted_down() {
+    let (desk, runs) = answering(|_, attempt| match attempt {
+        1 => HandlerError::transient("the database is away").into_response(),
+        2 => StatusCode::BAD_GATEWAY.into_response(),
+        3 => panic!("asked to"),
+        _ => StatusCode::CREATED.into_response(),
+    });
+    desk.accepts(&desk.event("evt_1")).await;
+    assert_eq!(desk.worker().run_until_idle().await, 4);
+    assert_eq!(attempts(&runs), [1, 2, 3, 4]);
+    let kept = desk.kept("evt_1").await;
+    assert_eq!((kept.state, kept.attempts, kept.summary.as_deref()), (EventState::Completed, 4, Some("Created")));
+    let reasons: Vec<_> = kept.failures.iter().map(|attempt| &*attempt.reason).collect();
+    assert_eq!(reasons, ["the database is away", "the handler answered 502 Bad Gateway", "the handler panicked"]);
+}
+
+/// Row 38: an event that always fails.
+#[tokio::test]
+async fn row_38_exhausted_event_is_a_dead_letter_with_its_bytes_and_every_error() {
+    let (desk, runs) = answering(|_, attempt| HandlerError::transient(format!("failure {attempt}")).into_response());
+    let letters: Arc<Mutex<Vec<(String, u32, String, bool)>>> = Arc::default();
+    let noted = letters.clone();
+    let policy = RetryPolicy::new().max_attempts(3).first_pause(Duration::ZERO);
+    let worker = Worker::new(desk.inbox.clone(), desk.handlers.clone()).retries(policy).on_dead_letter(move |letter| {
+        let letter = (letter.key.id().to_owned(), letter.attempt, letter.reason.to_owned(), letter.permanent);
+        noted.lock().expect("no panic").push(letter);
+    });
+    let body = r#"{ "id":"evt_1",  "type":"x" }"#;
+    desk.accepts(&desk.sender.deliver(body)).await;
+    assert_eq!(worker.run_until_idle().await, 3);
+    assert_eq!(attempts(&runs), [1, 2, 3]);
+    let kept = desk.kept("evt_1").await;
+    assert_eq!((kept.state, kept.summary.as_deref()), (EventState::Dead, Some("failure 3")));
+    assert_eq!(kept.parcel.expect("its parcel").body, body.as_bytes());
+    let reasons: Vec<_> = kept.failures.iter().map(|attempt| &*attempt.reason).collect();
+    assert_eq!(reasons, ["failure 1", "failure 2", "failure 3"]);
+    assert_eq!(*letters.lock().expect("no panic"), [("evt_1".to_owned(), 3, "failure 3".to_owned(), false)]);
+    assert_eq!(desk.deliver("evt_1").await.status, StatusCode::OK, "the sender is told that it is done with");
+}
+
+#[tokio::test]
+async fn permanent_failure_is_a_dead_letter_at_once_and_told() {
+    let (desk, runs) = answering(|_, _| HandlerError::permanent("no such account").into_response());
+    let told: Arc<Mutex<Vec<&'static str>>> = Arc::default();
+    let (permanent, dead) = (told.clone(), told.clone());
+    let worker = desk
+        .worker()
+        .on_dead_letter(move |letter| {
+            assert!(letter.permanent);
+            dead.lock().expect("no panic").push("dead letter");
+        })
+        .on_permanent(move |letter| {
+            assert_eq!((letter.reason, letter.event_type), ("no such account", Some("test.event")));
+            permanent.lock().expect("no panic").push("permanent");
+        });
+    desk.accepts(&desk.event("evt_1")).await;
+    assert_eq!(worker.run_until_idle().await, 1);
+    assert_eq!(attempts(&runs), [1]);
+    assert_eq!(*told.lock().expect("no panic"), ["permanent", "dead letter"]);
+    desk.is_in("evt_1", EventState::Dead).await;
+}
+
+/// Row 39: an operator replays, and clicks twice.
+#[tokio::test]
+async fn row_39_double_requeue_is_one_and_completed_events_are_not_replayed() {
+    let (desk, runs) = answering(|event, _| match event.id() {
+        "good" => StatusCode::OK.into_response(),
+        _ => HandlerError::permanent("bad").into_response(),
+    });
+    for id in ["good", "bad"] {
+        desk.accepts(&desk.event(id)).await;
+    }
+    assert_eq!(desk.worker().run_until_idle().await, 2);
+    let requeue = async |id: &str| {
+        let filter = Filter::one(EventKey::new("/webhooks", None, id));
+        desk.inbox.requeue(&filter, false).await.expect("an answer")
+    };
+    assert_eq!([requeue("bad").await, requeue("bad").await, requeue("good").await], [1, 0, 0]);
+    assert_eq!(desk.worker().run_until_idle().await, 1);
+    assert_eq!(runs.lock().expect("no panic").iter().filter(|(id, _)| id == "bad").count(), 2);
+    assert_eq!(runs.lock().expect("no panic").iter().filter(|(id, _)| id == "good").count(), 1);
+}
+
+#[tokio::test]
+async fn poison_does_not_block_others() {
+    let (desk, runs) = answering(|event, _| match event.id() {
+        "poison" => panic!("asked to"),
+        _ => StatusCode::OK.into_response(),
+    });
+    desk.accepts(&desk.event("poison")).await;
+    for n in 0..20 {
+        desk.accepts(&desk.event(&format!("evt_{n}"))).await;
+    }
+    let worker = desk.worker().concurrency(1).expect("some").retries(RetryPolicy::new());
+    assert_eq!(worker.run_until_idle().await, 21, "one attempt at each; the poison is to be retried later");
+    assert_eq!(runs.lock().expect("no panic").len(), 21);
+    let counts = desk.inbox.counts().await.expect("counts");
+    assert_eq!((counts.completed, counts.waiting), (20, 1));
+}
+
+#[tokio::test(start_paused = true)]
+async fn retry_after_is_honoured() {
+    let (desk, runs) = answering(|_, attempt| match attempt {
+        1 => HandlerError::transient("busy").retry_after(Duration::from_secs(90)).into_response(),
+        2 => (StatusCode::TOO_MANY_REQUESTS, [("retry-after", "40")]).into_response(),
+        _ => StatusCode::OK.into_response(),
+    });
+    desk.accepts(&desk.event("evt_1")).await;
+    let (stop, stopped) = tokio::sync::oneshot::channel::<()>();
+    let began = Instant::now();
+    let working = tokio::spawn(desk.worker().run(async { _ = stopped.await }));
+    let done = async {
+        while attempts(&runs).len() < 3 {
+            tokio::time::sleep(Duration::from_millis(100)).await
+        }
+    };
+    done.await;
+    let taken = began.elapsed();
+    assert!(taken >= Duration::from_secs(130) && taken < Duration::from_secs(140), "{taken:?}");
+    drop(stop);
+    working.await.expect("no panic");
+}
+
+#[tokio::test]
+async fn attempt_after_too_many_that_were_never_settled_is_not_run() {
+    let (desk, runs) = answering(|_, _| StatusCode::OK.into_response());
+    let clock = tower_webhook::testing::ManualClock::at_unix(crate::support::NOW);
+    let inbox = tower_webhook::store::MemoryStore::builder().clock(clock.clone()).build();
+    let app = desk
+        .handlers
+        .clone()
+        .layer(tower_webhook::WebhookLayer::inbox(crate::support::scheme(), inbox.clone()).clock(clock.clone()));
+    let request = desk.event("evt_1").request::<axum::body::Body>();
+    tower::ServiceExt::oneshot(app, request).await.expect("an answer");
+    // Two workers that die.
+    for _ in 0..2 {
+        let request = tower_webhook::inbox::LeaseRequest::new(1, Duration::from_secs(1));
+        assert_eq!(inbox.lease(&request).await.expect("a lease").len(), 1);
+        clock.advance(Duration::from_secs(2));
+    }
+    let policy = RetryPolicy::new().max_attempts(2);
+    let worker = Worker::new(inbox.clone(), desk.handlers.clone()).retries(policy);
+    assert_eq!(worker.run_until_idle().await, 1);
+    assert_eq!(attempts(&runs), [0; 0]);
+    let kept = inbox.get(&EventKey::new("/webhooks", None, "evt_1")).await.expect("an answer").expect("the event");
+    assert_eq!((kept.state, kept.summary.as_deref()), (EventState::Dead, Some(tower_webhook::inbox::LAPSED)));
+}
+
+#[tokio::test]
+async fn request_that_cannot_be_read_is_a_dead_letter() {
+    use tower_webhook::inbox::Parcel;
+    use tower_webhook::store::{ClaimRequest, ClaimToken};
+    let (desk, runs) = answering(|_, _| StatusCode::OK.into_response());
+    let key = EventKey::new("/webhooks", None, "evt_1");
+    let parcel = Parcel::new("from another version", "{}", std::time::SystemTime::now());
+    let claim = ClaimRequest::new(&key, ClaimToken::random(), Duration::from_secs(30));
+    desk.inbox.accept(&claim, &parcel).await.expect("an answer");
+    assert_eq!(desk.worker().run_until_idle().await, 1);
+    assert_eq!(attempts(&runs), [0; 0]);
+    desk.is_in("evt_1", EventState::Dead).await;
+}

@@ -1,0 +1,138 @@
+//! How much runs at once, and how much may wait.
+
+use std::time::Duration;
+
+use axum::http::StatusCode;
+use tower_webhook::inbox::Inbox;
+use tower_webhook::rejection::RejectionKind;
+use tower_webhook::{Outcome, Worker};
+
+use crate::desk::Desk;
+
+/// Runs a worker in the background until the test ends it.
+fn start(worker: Worker<axum::Router>) -> tokio::sync::oneshot::Sender<()> {
+    let (stop, stopped) = tokio::sync::oneshot::channel::<()>();
+    tokio::spawn(worker.run(async { _ = stopped.await }));
+    stop
+}
+
+/// How many are running, once nothing changes any more.
+async fn running(desk: &Desk) -> usize {
+    tokio::time::sleep(Duration::from_secs(5)).await;
+    desk.handler.runs()
+}
+
+#[tokio::test(start_paused = true)]
+async fn no_more_run_at_once_than_allowed() {
+    let desk = Desk::new();
+    desk.handler.hold();
+    for n in 0..10 {
+        desk.accepts(&desk.event(&format!("evt_{n}"))).await;
+    }
+    let _worker = start(desk.worker().concurrency(3).expect("some"));
+    assert_eq!(running(&desk).await, 3);
+    desk.handler.go();
+    assert_eq!(running(&desk).await, 4);
+    for _ in 0..9 {
+        desk.handler.go();
+    }
+    desk.handler.finished(10).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn slow_type_leaves_places_to_others() {
+    let desk = Desk::new();
+    desk.handler.hold();
+    for n in 0..20 {
+        desk.accepts(&desk.typed(&format!("slow_{n}"), "slow")).await;
+    }
+    for n in 0..3 {
+        desk.accepts(&desk.typed(&format!("quick_{n}"), "quick")).await;
+    }
+    let worker = desk.worker().concurrency(8).expect("some").concurrency_per_type(2).expect("some");
+    let _worker = start(worker);
+    assert_eq!(running(&desk).await, 4, "two of each type");
+    let mut types = Vec::new();
+    for n in 1..=4 {
+        types.push(desk.handler.started(n).await.event_type().map(str::to_owned));
+    }
+    types.sort_unstable();
+    assert_eq!(types, ["quick", "quick", "slow", "slow"].map(|name| Some(name.to_owned())));
+    for _ in 0..23 {
+        desk.handler.go();
+    }
+    desk.handler.finished(23).await;
+    for n in 1..=23 {
+        assert_eq!(desk.handler.started(n).await.attempt(), Some(1), "what was put back was no attempt");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn slow_endpoint_leaves_places_to_others() {
+    let desk = Desk::new();
+    desk.handler.hold();
+    for n in 0..9 {
+        desk.accepts(&desk.event(&format!("slow_{n}"))).await;
+    }
+    let other = desk.sender.clone().uri("/other");
+    desk.accepts(&other.deliver(r#"{"id":"other"}"#)).await;
+    let _worker = start(desk.worker().concurrency(5).expect("some").concurrency_per_endpoint(1).expect("some"));
+    assert_eq!(running(&desk).await, 2);
+    let mut endpoints = [desk.handler.started(1).await, desk.handler.started(2).await].map(|e| e.endpoint().to_owned());
+    endpoints.sort_unstable();
+    assert_eq!(endpoints, ["/other", "/webhooks"]);
+    for _ in 0..10 {
+        desk.handler.go();
+    }
+    desk.handler.finished(10).await;
+}
+
+#[tokio::test]
+async fn worker_leases_what_its_service_has_routes_for() {
+    let desk = Desk::new();
+    desk.accepts(&desk.event("here")).await;
+    desk.accepts(&desk.sender.clone().uri("/other").deliver(r#"{"id":"there"}"#)).await;
+    assert_eq!(desk.worker().endpoints(["/other"]).run_until_idle().await, 1);
+    assert_eq!(desk.handler.started(1).await.id(), "there");
+    assert_eq!(desk.worker().run_until_idle().await, 1);
+}
+
+#[tokio::test]
+async fn batches_are_no_larger_than_asked_for() {
+    let desk = Desk::new();
+    for n in 0..10 {
+        desk.accepts(&desk.event(&format!("evt_{n}"))).await;
+    }
+    assert_eq!(desk.worker().batch(3).expect("some").run_until_idle().await, 10);
+    assert_eq!(desk.handler.runs(), 10);
+}
+
+#[tokio::test(start_paused = true)]
+async fn full_inbox_answers_503_until_workers_have_caught_up() {
+    let desk = Desk::configured(|layer| layer.max_waiting_events(3).expect("some"));
+    // It is looked at once a second.
+    for n in 0..3 {
+        desk.accepts(&desk.event(&format!("evt_{n}"))).await;
+        tokio::time::sleep(Duration::from_secs(2)).await;
+    }
+    let answer = desk.deliver("evt_3").await;
+    assert_eq!((answer.status, answer.rejection()), (StatusCode::SERVICE_UNAVAILABLE, Some(RejectionKind::Backlogged)));
+    assert_eq!(answer.retry_after(), Some("5"));
+    assert_eq!(desk.inbox.waiting(10).await.expect("a count"), 3);
+    assert_eq!(desk.worker().run_until_idle().await, 3);
+    tokio::time::sleep(Duration::from_secs(2)).await;
+    assert_eq!(desk.deliver("evt_3").await.outcome, Some(Outcome::Accepted));
+}
+
+#[test]
+fn limits_of_nothing_are_refused() {
+    let desk = Desk::new();
+    assert!(desk.worker().concurrency(0).is_err());
+    assert!(desk.worker().batch(0).is_err());
+    assert!(desk.worker().concurrency_per_type(0).is_err());
+    assert!(desk.worker().concurrency_per_endpoint(0).is_err());
+    assert!(desk.worker().lease(Duration::ZERO).is_err());
+    assert!(desk.worker().poll_every(Duration::ZERO).is_err());
+    assert!(desk.worker().claim_deadline(Duration::MAX).is_err());
+    assert!(desk.layer.clone().max_waiting_events(0).is_err());
+}

@@ -18,6 +18,8 @@ mod bad_signatures;
 mod bad_timestamps;
 #[path = "schemes/boundaries.rs"]
 mod boundaries;
+#[path = "schemes/coverage.rs"]
+mod coverage;
 #[path = "schemes/cross.rs"]
 mod cross;
 #[path = "schemes/custom.rs"]

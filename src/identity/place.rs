@@ -3,6 +3,7 @@ use std::sync::Arc;
 
 use http::HeaderName;
 
+use super::Coverage;
 use super::envelope::JsonPath;
 use crate::error::{ConfigError, ConfigErrorKind};
 use crate::head::{Head, header_name};
@@ -31,6 +32,15 @@ impl Place {
 
     pub(super) fn header(name: &str) -> Result<Self, ConfigError> {
         header_name(name).map(Self::Header)
+    }
+
+    /// Whether what is signed can have an id from here in it.
+    pub(super) fn is_within(&self, coverage: Coverage) -> bool {
+        match self {
+            Self::Nowhere => true,
+            Self::Scheme => coverage >= Coverage::Message,
+            Self::Json(_) | Self::Header(_) | Self::Closure(_) | Self::BodyDigest => coverage == Coverage::Body,
+        }
     }
 
     #[cfg(feature = "testing")]

@@ -193,7 +193,8 @@ impl<S> Delivery<S> {
         let mut parts = std::mem::replace(&mut self.intake.parts, nothing);
         let mut signed = Bytes::new();
         if let Some(ArrivedEvent { body, claimant, verified }) = self.arrived.take() {
-            let (received_at, id_authenticated) = (self.intake.received_at, self.config.id.is_authenticated());
+            let received_at = self.intake.received_at;
+            let id_authenticated = self.config.id.is_authenticated_by(verified.coverage());
             signed = body.clone();
             let facts = Facts { claimant, body, verified, received_at, id_authenticated };
             parts.extensions.insert(WebhookEvent::new(facts));

@@ -116,7 +116,8 @@ impl Scheme for Plaid {
         if *digest != hex::encode(Sha256::digest(body)) {
             return Err(RejectionKind::SignatureMismatch.into());
         }
-        let mut proof = Proof::of(jwt.signed).timestamp(signed_at).id(hex::encode(Sha256::digest(jwt.signed)));
+        let id = hex::encode(Sha256::digest(jwt.signed));
+        let mut proof = Proof::of(jwt.signed).with_digest_of_body().timestamp(signed_at).id(id);
         proof.add_bytes(Algorithm::EcdsaP256, &jwt.signature);
         Ok(vec![proof])
     }

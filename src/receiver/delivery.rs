@@ -196,7 +196,8 @@ impl<S> Delivery<S> {
             let received_at = self.intake.received_at;
             let id_authenticated = self.config.id.is_authenticated_by(verified.coverage());
             signed = body.clone();
-            let facts = Facts { claimant, body, verified, received_at, id_authenticated };
+            let type_authenticated = self.config.event_type.is_authenticated_by(verified.coverage());
+            let facts = Facts { claimant, body, verified, received_at, id_authenticated, type_authenticated };
             parts.extensions.insert(WebhookEvent::new(facts));
         }
         Request::from_parts(parts, Full::new(signed))

@@ -43,7 +43,7 @@ pub fn adyen(secrets: impl IntoSecrets) -> Result<Custom, ConfigError> {
     let (signing, naming) = (layout.clone(), layout.clone());
     let profile = Profile::default()
         .id(IdSource::signed().described("digest of what is signed"))
-        .event_type(TypeSource::by(move |_, body| naming.event_code(body)))
+        .event_type(TypeSource::by_body(move |body| naming.event_code(body)))
         .sender_timeout(seconds(10))
         .retry_window(RETRIES);
     Ok(Custom::by_body("adyen", secrets, move |_, body| layout.proofs(body))

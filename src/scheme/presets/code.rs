@@ -8,7 +8,7 @@ use crate::secrets::{Algorithm, IntoSecrets};
 
 /// GitHub: `X-Hub-Signature-256: sha256={hex}`, HMAC-SHA256 of the body. The SHA-1 header beside it is ignored.
 ///
-/// **Id:** `X-GitHub-Delivery`, not signed, the same on a redelivery. **Replays** under another id pass, unless the replay guard
+/// **Id:** `X-GitHub-Delivery`, not signed, the same on a redelivery. **Type:** `X-GitHub-Event`, not signed. **Replays** under another id pass, unless the replay guard
 /// is on; redelivering by hand keeps the id, and passes it. The guard refuses a second event of equal bytes, such as the one that
 /// two hooks send to one endpoint. GitHub never retries by itself; it waits 10 s, and its bodies have up to 25 MB.
 ///
@@ -29,7 +29,7 @@ pub fn github(secrets: impl IntoSecrets) -> Result<Template, ConfigError> {
 ///
 /// **Id:** `Idempotency-Key`, not signed, the same on every retry; a delivery of an older GitLab, without it, is not
 /// deduplicated. (`X-Gitlab-Event-UUID` is shared by hooks that trigger each other.) The replay guard is of no use here: a
-/// replayer has the token. GitLab waits 10 s.
+/// replayer has the token. **Type:** `X-Gitlab-Event`, not signed. GitLab waits 10 s.
 ///
 /// # Errors
 /// When a secret cannot be one.
@@ -47,7 +47,7 @@ pub fn gitlab(secrets: impl IntoSecrets) -> Result<Template, ConfigError> {
 
 /// GitLab with a signing token: [`standard_webhooks`](super::standard_webhooks), with GitLab's event types.
 ///
-/// **Id:** `webhook-id`, signed. GitLab waits 10 s.
+/// **Id:** `webhook-id`, signed. **Type:** `X-Gitlab-Event`, not signed; the body's `object_kind` is. GitLab waits 10 s.
 ///
 /// # Errors
 /// When a secret is not base64.
@@ -61,7 +61,7 @@ pub fn gitlab_signed(secrets: impl IntoSecrets) -> Result<Template, ConfigError>
 
 /// Bitbucket Cloud: `X-Hub-Signature: sha256={hex}`, HMAC-SHA256 of the body.
 ///
-/// **Id:** `X-Request-UUID`, not signed. **Replays** under another id pass, unless the replay guard is on, which refuses a request
+/// **Id:** `X-Request-UUID`, not signed. **Type:** `X-Event-Key`, not signed. **Replays** under another id pass, unless the replay guard is on, which refuses a request
 /// that is sent again by hand, and a retry too should Bitbucket give it a new id. Bitbucket tries twice more, and waits 10 s.
 ///
 /// # Errors
@@ -130,7 +130,7 @@ pub fn pagerduty(secrets: impl IntoSecrets) -> Result<Template, ConfigError> {
 /// Sentry: `Sentry-Hook-Signature: {hex}`, HMAC-SHA256 of the body.
 ///
 /// **Id:** `Request-ID`, not signed, and made anew for every request: it recognises a request that arrives twice, not one that
-/// Sentry sends again. **Replays** under another id pass. The replay guard is not for Sentry: it would refuse whatever
+/// Sentry sends again. **Type:** `Sentry-Hook-Resource`, not signed. **Replays** under another id pass. The replay guard is not for Sentry: it would refuse whatever
 /// Sentry sends again, and an issue that changes back and forth. Sentry waits 1 s only.
 ///
 /// # Errors

@@ -7,8 +7,8 @@ use crate::secrets::IntoSecrets;
 /// Shopify: `X-Shopify-Hmac-Sha256: {base64}`, HMAC-SHA256 of the body under the app's client secret. The newer headers without
 /// `X-` are looked at first.
 ///
-/// **Id:** `X-Shopify-Webhook-Id` and the topic, not signed, the same on every retry. `X-Shopify-Event-Id`, which all deliveries of
-/// one merchant's action share, only counts where that is missing. **Replays** under another id pass, unless the replay guard is on, which also
+/// **Id:** `X-Shopify-Webhook-Id` and the type, not signed, the same on every retry. `X-Shopify-Event-Id`, which all deliveries of
+/// one merchant's action share, only counts where that is missing. **Type:** `X-Shopify-Topic`, not signed. **Replays** under another id pass, unless the replay guard is on, which also
 /// refuses two subscriptions to one topic at one endpoint: their bytes are equal. **Retries:** 8 over 4 hours; Shopify waits 5 s.
 ///
 /// # Errors

@@ -23,7 +23,7 @@ use crate::secrets::{IntoSecrets, Key};
 /// When a secret cannot be one.
 pub fn slack(secrets: impl IntoSecrets) -> Result<Template, ConfigError> {
     let trigger_id = IdSource::signed_by(|_, body| of_form(body, "trigger_id")).described("form trigger_id");
-    let kind = TypeSource::by(|_, body| of_form(body, "command").or_else(|| of_form(body, "type")));
+    let kind = TypeSource::by_body(|body| of_form(body, "command").or_else(|| of_form(body, "type")));
     Template::builder("slack")
         .signature("x-slack-signature", "v0={hex}")
         .timestamp("x-slack-request-timestamp")

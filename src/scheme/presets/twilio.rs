@@ -39,7 +39,7 @@ pub fn twilio(secrets: impl IntoSecrets, url: &str) -> Result<Custom, ConfigErro
     let url = PublicUrl::new(url)?;
     let profile = Profile::default()
         .id(IdSource::unsigned_header("i-twilio-idempotency-token")?.or(IdSource::none()))
-        .event_type(TypeSource::by(|_, body| event_type(body)))
+        .event_type(TypeSource::by_body(event_type))
         .sender_timeout(seconds(15))
         .refusal_status(StatusCode::FORBIDDEN)
         .unsigned_status(StatusCode::BAD_REQUEST);

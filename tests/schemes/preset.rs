@@ -40,6 +40,8 @@ pub(crate) struct Preset {
     /// In seconds.
     pub(crate) tolerance: Option<u64>,
     pub(crate) in_millis: bool,
+    /// For how many minutes the sender goes on, where that is known.
+    pub(crate) retries: Option<u64>,
     /// Without a signature, and with a wrong one.
     pub(crate) statuses: (u16, u16),
 }

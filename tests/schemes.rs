@@ -26,6 +26,8 @@ mod cross;
 mod custom;
 #[path = "schemes/endpoint.rs"]
 mod endpoint;
+#[path = "schemes/guard.rs"]
+mod guard;
 #[path = "schemes/handshake_abuse.rs"]
 mod handshake_abuse;
 #[path = "schemes/handshakes.rs"]

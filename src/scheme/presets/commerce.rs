@@ -8,8 +8,10 @@ use crate::secrets::IntoSecrets;
 /// `X-` are looked at first.
 ///
 /// **Id:** `X-Shopify-Webhook-Id` and the type, not signed, the same on every retry. `X-Shopify-Event-Id`, which all deliveries of
-/// one merchant's action share, only counts where that is missing. **Type:** `X-Shopify-Topic`, not signed. **Replays** under another id pass, unless the replay guard is on, which also
-/// refuses two subscriptions to one topic at one endpoint: their bytes are equal. **Retries:** 8 over 4 hours; Shopify waits 5 s.
+/// one merchant's action share, only counts where that is missing. **Type:** `X-Shopify-Topic`, not signed. **Replays** under
+/// another id pass, unless the replay guard is on, which also refuses two subscriptions to one topic at one endpoint: their
+/// bytes are equal. Two topics may share their bytes as well, so the guard counts the topic in, though nobody signs it: a replay
+/// under another topic passes even with the guard. **Retries:** 8 over 4 hours; Shopify waits 5 s.
 ///
 /// # Errors
 /// When a secret cannot be one.

@@ -46,7 +46,9 @@ pub fn typeform(secrets: impl IntoSecrets) -> Result<Template, ConfigError> {
 /// Zoom: `x-zm-signature: v0={hex}`, HMAC-SHA256 of `v0:{timestamp}:{body}`, with `x-zm-request-timestamp`. The
 /// `endpoint.url_validation` is answered here, if it is signed and its token is one plain word.
 ///
-/// **Id:** the digest of the body, which has `event_ts` in it. **Retries:** after 5, 20 and 60 minutes; Zoom waits 3 s.
+/// **Id:** the digest of the body, which has `event_ts` in it. **Retries:** after 5, 20 and 60 minutes; Zoom waits 3 s. Zoom does
+/// not say that it signs a retry anew. One that it did not is refused, being older than the five minutes of the tolerance; if you
+/// see such, widen it: `zoom(secret)?.tolerance(Duration::from_secs(2 * 3600))`.
 ///
 /// # Errors
 /// When a secret cannot be one.

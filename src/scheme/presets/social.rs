@@ -35,7 +35,8 @@ pub fn meta(secrets: impl IntoSecrets, verify_token: impl Into<String>) -> Resul
 /// here.
 ///
 /// **Nothing is deduplicated:** a notification only names the accounts that changed, so two of them are equal bytes. Every
-/// delivery runs, retries too; they say where to look, and looking twice does no harm.
+/// delivery runs, retries too; they say where to look, and looking twice does no harm. **Replays** pass: nothing in a capture
+/// grows old, and the replay guard never sees what has no id.
 ///
 /// # Errors
 /// When a secret cannot be one.

@@ -23,14 +23,16 @@ const MOST_PARAMETERS: usize = 1_000;
 /// Twilio: `X-Twilio-Signature: {base64}`, HMAC-SHA1 of the public `url`, followed by the form's parameters, sorted. Another
 /// body than a form is covered by its SHA-256 in the URL's `bodySHA256`; one that is neither is refused.
 ///
-/// `url` is the one configured at Twilio: [`url`](crate::scheme::TemplateBuilder::url) says what it may leave to the request. Twilio
-/// signs with or without the port, so both are tried. It puts nothing between the URL, the names and the values, so where one ends
-/// and the next begins is not signed; a URL that is configured with its query leaves the least room.
+/// `url` is the one configured at Twilio: [`url`](crate::scheme::TemplateBuilder::url) says what it may leave to the request.
+/// Twilio signs with or without the port, so both are tried. It puts nothing between the URL, the names and the values, so where
+/// one ends and the next begins is not signed, nor is their order; a URL that is configured with its query leaves the least room.
+/// Nothing that is taken from a form counts as authenticated, then.
 ///
 /// **Id:** `I-Twilio-Idempotency-Token`, not signed. Without it nothing is deduplicated: a caller may press one key twice, and
 /// both requests are the same bytes. **Replays** under another token pass, or without one; the replay guard only refuses the
-/// former, and with them such repeated requests. **Refusals:** 400 without a signature, 403 for a wrong one. Twilio waits 15 s and retries once by default.
-/// An answer to a duplicate is empty, so TwiML belongs in [`answer_duplicates`](crate::WebhookLayer::answer_duplicates).
+/// former, and with them such repeated requests. **Refusals:** 400 without a signature, 403 for a wrong one. Twilio waits 15 s and
+/// retries once by default. An answer to a duplicate is empty, so TwiML belongs in
+/// [`answer_duplicates`](crate::WebhookLayer::answer_duplicates).
 ///
 /// # Errors
 /// When a secret cannot be one, or the URL is none.

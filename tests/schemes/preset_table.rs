@@ -141,7 +141,6 @@ pub(crate) const PRESETS: &[Preset] = &[
         header: Some("x-dropbox-signature"),
         id: Id::None,
         event_type: EventType::None,
-        retries: Some(10),
         ..PLAIN
     },
     Preset {

@@ -30,7 +30,7 @@ pub fn github(secrets: impl IntoSecrets) -> Result<Template, ConfigError> {
 ///
 /// **Id:** `Idempotency-Key`, not signed, the same on every retry; a delivery of an older GitLab, without it, is not
 /// deduplicated. (`X-Gitlab-Event-UUID` is shared by hooks that trigger each other.) The replay guard is of no use here: a
-/// replayer has the token. **Type:** `X-Gitlab-Event`, not signed. GitLab waits 10 s.
+/// replayer has the token. **Type:** `X-Gitlab-Event`, not signed. **Reported:** GitLab waits 10 s.
 ///
 /// # Errors
 /// When a secret cannot be one.
@@ -48,7 +48,8 @@ pub fn gitlab(secrets: impl IntoSecrets) -> Result<Template, ConfigError> {
 
 /// GitLab with a signing token: [`standard_webhooks`](super::standard_webhooks), with GitLab's event types.
 ///
-/// **Id:** `webhook-id`, signed. **Type:** `X-Gitlab-Event`, not signed; the body's `object_kind` is. GitLab waits 10 s.
+/// **Id:** `webhook-id`, signed. **Type:** `X-Gitlab-Event`, not signed; the body's `object_kind` is. **Reported:** GitLab waits
+/// 10 s.
 ///
 /// # Errors
 /// When a secret is not base64.
@@ -64,7 +65,8 @@ pub fn gitlab_signed(secrets: impl IntoSecrets) -> Result<Template, ConfigError>
 ///
 /// **Id:** `X-Request-UUID`, not signed. **Type:** `X-Event-Key`, not signed. **Replays** under another id pass, unless the replay
 /// guard is on. That goes by the body alone, because the type could be changed too: it refuses a second event of equal bytes, a
-/// request that is sent again by hand, and a retry should Bitbucket give it a new id. Bitbucket tries twice more, and waits 10 s.
+/// request that is sent again by hand, and a retry should Bitbucket give it a new id. **Reported:** Bitbucket tries twice
+/// more.
 ///
 /// # Errors
 /// When a secret cannot be one.
@@ -73,14 +75,13 @@ pub fn bitbucket(secrets: impl IntoSecrets) -> Result<Template, ConfigError> {
         .signature("x-hub-signature", "sha256={hex}")
         .id_source(IdSource::unsigned_header("x-request-uuid")?)
         .type_source(TypeSource::header("x-event-key")?)
-        .sender_timeout(seconds(10))
         .build(secrets)
 }
 
 /// Atlassian Jira: `X-Hub-Signature: sha256={hex}`, HMAC-SHA256 of the body.
 ///
-/// **Id:** `X-Atlassian-Webhook-Identifier`, not signed, the same on every retry. **Replays** under another id pass, unless the
-/// replay guard is on. That goes by the body alone, and refuses a second event with equal bytes as well.
+/// **Id:** `X-Atlassian-Webhook-Identifier`, not signed. **Replays** under another id pass, unless the replay guard is on. That
+/// goes by the body alone, and refuses a second event with equal bytes as well. **Reported:** the id is the same on every retry.
 ///
 /// # Errors
 /// When a secret cannot be one.
@@ -96,7 +97,7 @@ pub fn atlassian_jira(secrets: impl IntoSecrets) -> Result<Template, ConfigError
 ///
 /// **Id:** `Linear-Delivery`, not signed. **Replays** under another id pass for the two minutes of the timestamp, unless the
 /// replay guard is on. That goes by the body alone; every body tells its own time, so it costs nothing. **Timestamps:** one minute,
-/// as in Linear's SDK. **Retries:** after 1 minute, 1 hour and 6 hours; Linear waits 5 s.
+/// as in Linear's SDK. **Reported:** the id's header; retries after 1 minute, 1 hour and 6 hours; Linear waits 5 s.
 ///
 /// # Errors
 /// When a secret cannot be one.

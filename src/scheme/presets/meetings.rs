@@ -28,8 +28,8 @@ pub fn calendly(secrets: impl IntoSecrets) -> Result<Template, ConfigError> {
 
 /// Typeform: `Typeform-Signature: sha256={base64}`, HMAC-SHA256 of the body: base64, whatever the prefix suggests.
 ///
-/// **Id:** JSON `event_id`, signed. **Retries:** after 5, 10 and 20 minutes, and after 1, 2, 3 and 4 hours;
-/// Typeform waits 30 s.
+/// **Id:** JSON `event_id`, signed. **Reported:** retries after 5, 10 and 20 minutes, and after 1, 2, 3 and 4
+/// hours; Typeform waits 30 s.
 ///
 /// # Errors
 /// When a secret cannot be one.

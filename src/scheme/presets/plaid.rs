@@ -25,8 +25,8 @@ const VERIFICATION: HeaderName = HeaderName::from_static("plaid-verification");
 /// A key is the JWK that `/webhook_verification_key/get` answers with. A private key (PKCS #8, base64) also signs, for tests.
 ///
 /// **Id:** the digest of the JWT, signed: what Plaid sends has no id, and two notifications may be equal bytes. A captured
-/// delivery is a duplicate; a retry that Plaid signs anew runs again. **Timestamps:** five minutes. **Retries:** over 24 hours;
-/// Plaid waits 10 s.
+/// delivery is a duplicate; a retry that Plaid signs anew runs again. **Timestamps:** five minutes. **Reported:** retries over 24
+/// hours; Plaid waits 10 s.
 ///
 /// # Errors
 /// When a secret is not such a key.

@@ -16,8 +16,9 @@ use crate::secrets::{IntoSecrets, Key};
 /// `url_verification` is answered here, if it is signed.
 ///
 /// **Id:** JSON `event_id`, or the `trigger_id` of slash commands and interactions, signed. Interactions without one, such as
-/// `view_closed` and `block_suggestion`, are not deduplicated: two of them may be equal bytes. **Retries:** at once, after 1 and
-/// after 5 minutes; Slack waits 3 s. With Delayed Events it goes on for a day, so a shorter retention is warned about.
+/// `view_closed` and `block_suggestion`, are not deduplicated: two of them may be equal bytes. **Reported:** `trigger_id`; retries
+/// at once, after 1 and after 5 minutes, and with Delayed Events for a day, so a shorter retention is warned about; Slack waits
+/// 3 s.
 ///
 /// # Errors
 /// When a secret cannot be one.

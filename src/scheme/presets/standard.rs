@@ -48,8 +48,8 @@ pub fn resend(secrets: impl IntoSecrets) -> Result<Template, ConfigError> {
 
 /// OpenAI: [`standard_webhooks`], but a secret without `whsec_` is the key as it is, and not base64.
 ///
-/// A signature without its `v1,` is refused, though OpenAI's SDKs take it. **Id:** `webhook-id`, signed. **Retries:** up to
-/// 72 hours.
+/// A signature without its `v1,` is refused, though OpenAI's SDKs take it. **Id:** `webhook-id`, signed. **Reported:** retries
+/// up to 72 hours.
 ///
 /// # Errors
 /// When what follows `whsec_` is not base64.

@@ -30,9 +30,9 @@ const MOST_PARAMETERS: usize = 1_000;
 ///
 /// **Id:** `I-Twilio-Idempotency-Token`, not signed. Without it nothing is deduplicated: a caller may press one key twice, and
 /// both requests are the same bytes. **Replays** under another token pass, or without one; the replay guard only refuses the
-/// former, and with them such repeated requests. **Refusals:** 400 without a signature, 403 for a wrong one. Twilio waits 15 s and
-/// retries once by default. An answer to a duplicate is empty, so TwiML belongs in
-/// [`answer_duplicates`](crate::WebhookLayer::answer_duplicates).
+/// former, and with them such repeated requests. **Refusals:** 400 without a signature, 403 for a wrong one. An answer to a
+/// duplicate is empty, so TwiML belongs in [`answer_duplicates`](crate::WebhookLayer::answer_duplicates). **Reported:** the id's
+/// header; Twilio waits 15 s and retries once by default.
 ///
 /// # Errors
 /// When a secret cannot be one, or the URL is none.

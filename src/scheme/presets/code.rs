@@ -52,9 +52,10 @@ pub fn gitlab(secrets: impl IntoSecrets) -> Result<Template, ConfigError> {
 /// 10 s.
 ///
 /// # Errors
-/// When a secret is not base64.
+/// When a secret is not the base64 of 32 bytes, after an optional `whsec_`.
 pub fn gitlab_signed(secrets: impl IntoSecrets) -> Result<Template, ConfigError> {
     standard::standard("gitlab-signed")
+        .key(standard::gitlab_key)
         .type_source(TypeSource::header("x-gitlab-event")?)
         .sender_timeout(seconds(10))
         .body_limit(25 * 1024 * 1024)

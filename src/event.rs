@@ -43,6 +43,7 @@ pub(crate) struct Facts {
     pub(crate) provenance: Provenance,
     pub(crate) received_at: SystemTime,
     pub(crate) id_authenticated: bool,
+    pub(crate) type_authenticated: bool,
 }
 
 /// What an event's signature told.
@@ -93,6 +94,13 @@ impl<T> WebhookEvent<T> {
     #[must_use]
     pub fn event_type(&self) -> Option<&str> {
         self.facts.claimant.event_type.as_deref()
+    }
+
+    /// Whether the signature covers the type: not one from a header, nor one from a body of which only some fields are signed.
+    /// Whoever captured such a delivery can give it another type, so believe the body, and not the type, where they differ.
+    #[must_use]
+    pub fn event_type_is_authenticated(&self) -> bool {
+        self.facts.type_authenticated && self.event_type().is_some()
     }
 
     /// The body exactly as it was signed.

@@ -50,6 +50,14 @@ const OUR_CHOICES: &[(&str, &str)] = &[
     ("no h1", "reject:stale"),
 ];
 
+/// Vectors that never come to be verified, and that for the reason which they are about.
+const NOT_VERIFIED: &[(&str, &str)] = &[
+    // Stripe's SDK verifies with it, in vain, and then hints at the space.
+    ("node: secret with a trailing space", "reject:bad_secret"),
+    ("empty secret", "reject:bad_secret"),
+    ("secret is just whsec_", "reject:bad_secret"),
+];
+
 fn vectors() -> Vec<Captured> {
     serde_json::from_str(include_str!("data/vectors.json")).expect("an array of deliveries")
 }
@@ -71,7 +79,7 @@ async fn hint(delivery: &Captured) -> String {
 #[tokio::test]
 async fn vectors_give_the_expected_verdict() {
     let vectors = vectors();
-    assert_eq!(vectors.len(), 192);
+    assert!(vectors.len() >= 192, "none of them is lost");
     for vector in vectors.iter().filter(|vector| vector.policy.is_none()) {
         let expected = vector.expect.as_deref().expect("a vector says what to expect");
         let verdict = vector.judge().await;
@@ -79,11 +87,24 @@ async fn vectors_give_the_expected_verdict() {
     }
 }
 
+/// A vector that is refused because it could not be read, or because its secret was not taken, shows nothing of the scheme.
+#[tokio::test]
+async fn rejected_vectors_are_rejected_by_their_scheme() {
+    let mut not_verified = Vec::new();
+    for vector in vectors() {
+        let verdict = vector.judge().await.to_string();
+        if matches!(&*verdict, "reject:unknown_scheme" | "reject:malformed_request" | "reject:bad_secret") {
+            not_verified.push((vector.name, verdict));
+        }
+    }
+    let not_verified: Vec<_> = not_verified.iter().map(|(name, verdict)| (&**name, &**verdict)).collect();
+    assert_eq!(not_verified, NOT_VERIFIED);
+}
+
 /// None slips by: a vector that leaves the verdict open has a line, and a line has such a vector.
 #[tokio::test]
 async fn where_sdks_disagree_we_have_chosen() {
     let open: Vec<Captured> = vectors().into_iter().filter(|vector| vector.policy.is_some()).collect();
-    assert_eq!(open.len(), 12);
     let names: Vec<&str> = open.iter().map(|vector| &*vector.name).collect();
     assert_eq!(names, OUR_CHOICES.iter().map(|(name, _)| *name).collect::<Vec<_>>());
     for (vector, (name, chosen)) in open.iter().zip(OUR_CHOICES) {
@@ -153,6 +174,20 @@ async fn missing_url_is_asked_for_where_it_is_signed() {
     let square = vectors().into_iter().find(|vector| vector.provider == "square").expect("a vector of Square");
     assert_eq!(square.judge().await.to_string(), "accept");
     assert!(hint(&Captured { url: None, ..square }).await.contains("with `url` or --url"));
+}
+
+/// HubSpot sends the signature of every version that it has.
+#[tokio::test]
+async fn hubspots_third_version_goes_before_the_older_ones() {
+    let stale = vector("v3 300.001 s old");
+    let now = stale.now.map(|now| now - 1);
+    let mut fresh = Captured { now, ..stale };
+    assert_eq!(fresh.judge().await.to_string(), "accept");
+    for version in ["v1", "v2"] {
+        fresh.headers.insert("X-HubSpot-Signature-Version".to_owned(), version.to_owned());
+        fresh.headers.insert("X-HubSpot-Signature".to_owned(), "0".repeat(64));
+        assert_eq!(fresh.judge().await.to_string(), "accept", "beside {version}");
+    }
 }
 
 /// The flag stands in for the `url` that a delivery lacks, and for no other.

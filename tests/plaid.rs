@@ -80,6 +80,19 @@ async fn jwt_is_verified_with_the_key_that_it_names() {
     assert_eq!(lookups.load(Ordering::Relaxed), 2, "what the head alone refuses costs no lookup");
 }
 
+#[test]
+fn retries_go_on_for_a_day() {
+    let profile = plaid(JWK).expect("a public key").profile();
+    assert_eq!(profile.retry_window, Some(Duration::from_secs(24 * 3600)));
+}
+
+#[tokio::test]
+async fn body_is_covered_by_its_digest() {
+    let (parts, body) = delivery().request::<Bytes>().into_parts();
+    let (scheme, now) = (plaid(JWK).expect("a public key"), UNIX_EPOCH + Duration::from_secs(NOW));
+    assert!(verify(&scheme, &Head::new(&parts, now), &body).await.expect("genuine").covers_body());
+}
+
 #[tokio::test]
 async fn key_id_is_no_tenant() {
     use axum::{Router, body::Body, routing::post};

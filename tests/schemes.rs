@@ -18,12 +18,16 @@ mod bad_signatures;
 mod bad_timestamps;
 #[path = "schemes/boundaries.rs"]
 mod boundaries;
+#[path = "schemes/coverage.rs"]
+mod coverage;
 #[path = "schemes/cross.rs"]
 mod cross;
 #[path = "schemes/custom.rs"]
 mod custom;
 #[path = "schemes/endpoint.rs"]
 mod endpoint;
+#[path = "schemes/guard.rs"]
+mod guard;
 #[path = "schemes/handshake_abuse.rs"]
 mod handshake_abuse;
 #[path = "schemes/handshakes.rs"]

@@ -127,6 +127,8 @@ impl Captured {
     fn scheme_name(&self) -> &str {
         match &*self.provider {
             "adyen" if self.header("hmacsignature").is_some() => "adyen-banking",
+            // HubSpot sends its signature along with the older ones, and only that one has a timestamp.
+            "hubspot" if self.header("x-hubspot-signature-v3").is_some() => "hubspot",
             "hubspot" => match self.header("x-hubspot-signature-version") {
                 Some("v1") => "hubspot-v1",
                 Some("v2") => "hubspot-v2",

@@ -1,6 +1,7 @@
 use std::fmt;
 use std::sync::Arc;
 
+use super::Coverage;
 use super::envelope::JsonPath;
 use super::place::{Place, chain};
 use crate::error::ConfigError;
@@ -36,7 +37,7 @@ pub(super) struct IdLink {
 }
 
 impl IdSource {
-    /// A string in the JSON body, by the keys that lead to it: `id`, `event.id`. Covered by the signature.
+    /// A string in the JSON body, by the keys that lead to it: `id`, `event.id`. Covered by the signature, if that covers the body.
     ///
     /// # Errors
     /// When the path is empty, has an empty key or more than eight.
@@ -126,10 +127,16 @@ impl IdSource {
         self
     }
 
-    /// Whether the signature covers the id: in a chain, whether it covers every one of its places.
+    /// Whether the signature covers the id: in a chain, whether it covers every one of its places. Of a scheme that signs less
+    /// than the body, [`id_is_authenticated`](crate::WebhookEvent::id_is_authenticated) knows better.
     #[must_use]
     pub fn is_authenticated(&self) -> bool {
         self.links.iter().all(|link| link.authenticated)
+    }
+
+    /// As [`is_authenticated`](Self::is_authenticated), of a delivery of which this much is signed.
+    pub(crate) fn is_authenticated_by(&self, coverage: Coverage) -> bool {
+        self.links.iter().all(|link| link.authenticated && link.place.is_within(coverage))
     }
 
     /// Whether the event's type is a part of the id.
@@ -233,5 +240,25 @@ mod tests {
         assert!(json("a").or(IdSource::signed()).or(IdSource::body_digest()).or(IdSource::none()).is_authenticated());
         assert!(!json("a").or(unsigned("b")).is_authenticated());
         assert!(!unsigned("b").or(json("a")).with_type().is_authenticated());
+    }
+
+    #[test]
+    fn what_is_not_signed_authenticates_nothing() {
+        let header = || IdSource::signed_header("a").expect("a name");
+        for (source, by_message, by_nothing) in [
+            (json("a"), false, false),
+            (header(), false, false),
+            (IdSource::body_digest(), false, false),
+            (IdSource::signed_by(|_, _| None), false, false),
+            (IdSource::signed(), true, false),
+            (IdSource::signed().or(json("a")), false, false),
+            (IdSource::signed().or(IdSource::none()), true, false),
+            (IdSource::none(), true, true),
+        ] {
+            assert!(source.is_authenticated_by(Coverage::Body), "{source}");
+            assert_eq!(source.is_authenticated_by(Coverage::Message), by_message, "{source}");
+            assert_eq!(source.is_authenticated_by(Coverage::Nothing), by_nothing, "{source}");
+        }
+        assert!(!unsigned("b").is_authenticated_by(Coverage::Body));
     }
 }

@@ -4,6 +4,9 @@
 //! signature covers it. An id that is not signed is no protection from replays: whoever captured a delivery can send it
 //! again under another id. Where senders put their ids in more than one place, [`IdSource::or`] tries them in turn.
 //!
+//! Under a scheme that does not sign the whole body (Mailgun, Adyen's payments, a form of Twilio) only the id that the scheme
+//! itself took out of what is signed, [`IdSource::signed`], is authenticated; under a token, none is.
+//!
 //! ```
 //! use tower_webhook::identity::IdSource;
 //!
@@ -13,6 +16,7 @@
 //! # Ok::<(), tower_webhook::ConfigError>(())
 //! ```
 
+mod coverage;
 mod digest;
 pub(crate) mod envelope;
 mod id_source;
@@ -25,6 +29,7 @@ mod run;
 mod type_source;
 
 pub(crate) use self::{
+    coverage::Coverage,
     digest::typed_digest,
     place::json_path,
     read::{Identity, identify},

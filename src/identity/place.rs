@@ -3,6 +3,7 @@ use std::sync::Arc;
 
 use http::HeaderName;
 
+use super::Coverage;
 use super::envelope::JsonPath;
 use crate::error::{ConfigError, ConfigErrorKind};
 use crate::head::{Head, header_name};
@@ -10,12 +11,17 @@ use crate::head::{Head, header_name};
 /// Names the event that a delivery carries, from its head and its verified body.
 pub(super) type Namer = dyn Fn(&Head<'_>, &[u8]) -> Option<String> + Send + Sync;
 
+/// The same, from the body alone.
+pub(super) type BodyNamer = dyn Fn(&[u8]) -> Option<String> + Send + Sync;
+
 /// One place where an id or a type may be.
 #[derive(Clone)]
 pub(super) enum Place {
     Json(JsonPath),
     Header(HeaderName),
     Closure(Arc<Namer>),
+    /// Only of types: a closure that sees no header.
+    BodyClosure(Arc<BodyNamer>),
     /// Only of ids: the digest of the body.
     BodyDigest,
     /// Only of ids: what the scheme took out of what it verified.
@@ -31,6 +37,17 @@ impl Place {
 
     pub(super) fn header(name: &str) -> Result<Self, ConfigError> {
         header_name(name).map(Self::Header)
+    }
+
+    /// Whether what is signed can have what is found here in it.
+    pub(super) fn is_within(&self, coverage: Coverage) -> bool {
+        match self {
+            Self::Nowhere => true,
+            Self::Scheme => coverage >= Coverage::Message,
+            Self::Json(_) | Self::Header(_) | Self::Closure(_) | Self::BodyClosure(_) | Self::BodyDigest => {
+                coverage == Coverage::Body
+            }
+        }
     }
 
     #[cfg(feature = "testing")]
@@ -55,7 +72,7 @@ impl fmt::Display for Place {
         match self {
             Self::Json(path) => write!(f, "json {}", path.as_str()),
             Self::Header(name) => write!(f, "header {name}"),
-            Self::Closure(_) => f.write_str("closure"),
+            Self::Closure(_) | Self::BodyClosure(_) => f.write_str("closure"),
             Self::BodyDigest => f.write_str("digest of the body"),
             Self::Scheme => f.write_str("signed id of the scheme"),
             Self::Nowhere => f.write_str("none"),

@@ -82,6 +82,7 @@ impl<'a> Reader<'a, '_> {
             }
             Place::Header(name) => self.head.text_header(name).map(Cow::Borrowed),
             Place::Closure(name) => name(self.head, self.body).map(Cow::Owned),
+            Place::BodyClosure(name) => name(self.body).map(Cow::Owned),
             Place::BodyDigest | Place::Scheme | Place::Nowhere => None,
         }
     }
@@ -112,6 +113,7 @@ impl<'a> Reader<'a, '_> {
                 id => id.map(Cow::Borrowed),
             },
             Place::Closure(name) => name(self.head, self.body).map(Cow::Owned),
+            Place::BodyClosure(name) => name(self.body).map(Cow::Owned),
             Place::BodyDigest if link.typed => Some(Cow::Owned(hex::encode(typed_digest(event_type, self.body)))),
             Place::BodyDigest => Some(Cow::Owned(hex::encode(Sha256::digest(self.body)))),
             Place::Scheme => self.signed_id.map(Cow::Borrowed),

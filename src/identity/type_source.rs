@@ -1,6 +1,7 @@
 use std::fmt;
 use std::sync::Arc;
 
+use super::Coverage;
 use super::envelope::JsonPath;
 use super::place::{Place, chain};
 use crate::error::ConfigError;
@@ -8,6 +9,9 @@ use crate::head::Head;
 
 /// Where an event's type comes from: a place, or several to be tried in turn. The default is the top-level `type` of a JSON
 /// body. An event may lack a type.
+///
+/// No scheme here signs a header with a type: whoever captured a delivery can give it another one. What the body itself says is
+/// worth more, and [`event_type_is_authenticated`](crate::WebhookEvent::event_type_is_authenticated) tells which it was.
 ///
 /// Its `Display` says it in words.
 #[derive(Clone)]
@@ -24,7 +28,7 @@ impl TypeSource {
         Ok(Self::place(Place::json(path)?))
     }
 
-    /// A header, such as `X-GitHub-Event`.
+    /// A header, such as `X-GitHub-Event`. Not signed.
     ///
     /// # Errors
     /// When that is not the name of a header.
@@ -32,9 +36,14 @@ impl TypeSource {
         Ok(Self::place(Place::header(name)?))
     }
 
-    /// Whatever `name` makes of the delivery.
+    /// Whatever `name` makes of the delivery. It sees headers, so it counts as not signed.
     pub fn by(name: impl Fn(&Head<'_>, &[u8]) -> Option<String> + Send + Sync + 'static) -> Self {
         Self::place(Place::Closure(Arc::new(name)))
+    }
+
+    /// Whatever `name` makes of the body. Signed, if the body is.
+    pub fn by_body(name: impl Fn(&[u8]) -> Option<String> + Send + Sync + 'static) -> Self {
+        Self::place(Place::BodyClosure(Arc::new(name)))
     }
 
     /// Tries `other` where this finds no type that can be used: one of 1 to 255 bytes, without control characters.
@@ -55,6 +64,11 @@ impl TypeSource {
         Self { places: Vec::new() }
     }
 
+    /// Whether a type from here is signed, of a delivery of which this much is: in a chain, one from any of its places.
+    pub(crate) fn is_authenticated_by(&self, coverage: Coverage) -> bool {
+        self.places.iter().all(|place| !is_unsigned(place) && place.is_within(coverage))
+    }
+
     /// The header that a sender puts the type into.
     #[cfg(feature = "testing")]
     pub(crate) fn sent_header(&self) -> Option<&http::HeaderName> {
@@ -72,11 +86,17 @@ impl Default for TypeSource {
     }
 }
 
+/// Whether it is one that no signature covers.
+fn is_unsigned(place: &Place) -> bool {
+    matches!(place, Place::Header(_) | Place::Closure(_))
+}
+
 impl fmt::Display for TypeSource {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let words = |place: &Place| format!("{place}{}", if is_unsigned(place) { " (unsigned)" } else { "" });
         match &self.places[..] {
             [] => f.write_str("none"),
-            places => chain(f, places),
+            places => chain(f, &places.iter().map(words).collect::<Vec<_>>()),
         }
     }
 }
@@ -96,14 +116,31 @@ mod tests {
         let header = || TypeSource::header("X-GitHub-Event").expect("a name");
         for (source, words) in [
             (TypeSource::default(), "json type"),
-            (header(), "header x-github-event"),
-            (TypeSource::by(|_, _| None), "closure"),
+            (header(), "header x-github-event (unsigned)"),
+            (TypeSource::by(|_, _| None), "closure (unsigned)"),
+            (TypeSource::by_body(|_| None), "closure"),
             (TypeSource::none(), "none"),
-            (TypeSource::none().or(header()).or(TypeSource::none()), "header x-github-event"),
-            (TypeSource::key("event").or(header()), "json event or header x-github-event"),
+            (TypeSource::none().or(header()).or(TypeSource::none()), "header x-github-event (unsigned)"),
+            (TypeSource::key("event").or(header()), "json event or header x-github-event (unsigned)"),
         ] {
             assert_eq!(source.to_string(), words);
             assert_eq!(format!("{source:?}"), format!("TypeSource({words})"));
+        }
+    }
+
+    #[test]
+    fn type_is_authenticated_if_every_place_is_in_a_signed_body() {
+        let header = || TypeSource::header("X-GitHub-Event").expect("a name");
+        for (source, authenticated) in [
+            (TypeSource::default(), true),
+            (TypeSource::key("a").or(TypeSource::by_body(|_| None)), true),
+            (header(), false),
+            (TypeSource::by(|_, _| None), false),
+            (TypeSource::key("a").or(header()), false),
+        ] {
+            assert_eq!(source.is_authenticated_by(Coverage::Body), authenticated, "{source}");
+            assert!(!source.is_authenticated_by(Coverage::Message), "{source}");
+            assert!(!source.is_authenticated_by(Coverage::Nothing), "{source}");
         }
     }
 }

@@ -20,6 +20,7 @@ pub(crate) struct KeptFacts {
     pub(crate) secret_label: Box<str>,
     pub(crate) signed_at: Option<SystemTime>,
     pub(crate) id_authenticated: bool,
+    pub(crate) type_authenticated: bool,
     pub(crate) deduplicated: bool,
     pub(crate) retention: Duration,
 }
@@ -44,9 +45,10 @@ pub(crate) fn write(parts: &Parts, keep: &KeepHeader, facts: &KeptFacts) -> Byte
     let target = parts.uri.path_and_query().map_or("/", |target| target.as_str());
     let retention = facts.retention.as_millis();
     let lines = format!(
-        "{} {target}\n{signed_at} {retention} {} {} {}\n\n",
+        "{} {target}\n{signed_at} {retention} {} {} {} {}\n\n",
         parts.method,
         u8::from(facts.id_authenticated),
+        u8::from(facts.type_authenticated),
         u8::from(facts.deduplicated),
         facts.secret_label.replace(['\n', '\r'], " "),
     );
@@ -78,7 +80,7 @@ pub(crate) fn read(head: &[u8]) -> Result<(Parts, KeptFacts), Unreadable> {
 }
 
 fn facts(line: &str) -> Option<KeptFacts> {
-    let mut words = line.splitn(5, ' ');
+    let mut words = line.splitn(6, ' ');
     let signed_at = match words.next()? {
         "-" => None,
         millis => Some(from_unix_millis(millis.parse().ok()?)),
@@ -87,6 +89,7 @@ fn facts(line: &str) -> Option<KeptFacts> {
         signed_at,
         retention: Duration::from_millis(words.next()?.parse().ok()?),
         id_authenticated: words.next()? == "1",
+        type_authenticated: words.next()? == "1",
         deduplicated: words.next()? == "1",
         secret_label: words.next()?.into(),
     })
@@ -112,6 +115,7 @@ mod tests {
             secret_label: "the old one".into(),
             signed_at: Some(from_unix_millis(1_700_000_000_123)),
             id_authenticated: true,
+            type_authenticated: true,
             deduplicated: false,
             retention: Duration::from_secs(60),
         }
@@ -153,9 +157,14 @@ mod tests {
 
     #[test]
     fn what_was_not_written_here_is_unreadable() {
-        for head in
-            ["", "POST", "POST /\n", "POST /\n- x 1 1 l\n\n", "POST /\n- 5 1 1 l\nx: y\n", "POST /\n- 5 1 1 l\n\nx\n"]
-        {
+        for head in [
+            "",
+            "POST",
+            "POST /\n",
+            "POST /\n- x 1 1 1 l\n\n",
+            "POST /\n- 5 1 1 1 l\nx: y\n",
+            "POST /\n- 5 1 1 1 l\n\nx\n",
+        ] {
             assert_eq!(read(head.as_bytes()).err(), Some(Unreadable), "{head:?}");
         }
     }

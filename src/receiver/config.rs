@@ -7,7 +7,7 @@ use http::{HeaderValue, Method, Response, StatusCode};
 use super::keeping::Keeping;
 use crate::EventKey;
 use crate::clock::{Clock, LONGEST, SystemClock};
-use crate::identity::{IdSource, TypeSource};
+use crate::identity::{Coverage, IdSource, TypeSource};
 use crate::judge::Completes;
 use crate::machine::{Machine, Terms};
 use crate::rejection::Rejection;
@@ -83,7 +83,7 @@ impl Config {
     }
 
     /// For how long bodies are bound to their ids. A signed id binds itself.
-    pub(super) fn guard_window(&self) -> Option<Duration> {
-        self.replay_guard.filter(|_| !self.id.is_authenticated())
+    pub(super) fn guard_window(&self, signed: Coverage) -> Option<Duration> {
+        self.replay_guard.filter(|_| !self.id.is_authenticated_by(signed))
     }
 }

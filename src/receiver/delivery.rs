@@ -199,10 +199,12 @@ impl<S> Delivery<S> {
         let mut parts = std::mem::replace(&mut self.intake.parts, nothing);
         let mut signed = Bytes::new();
         if let Some(ArrivedEvent { body, claimant, verified }) = self.arrived.take() {
-            let (received_at, id_authenticated) = (self.intake.received_at, self.config.id.is_authenticated());
+            let received_at = self.intake.received_at;
+            let id_authenticated = self.config.id.is_authenticated_by(verified.coverage());
             signed = body.clone();
+            let type_authenticated = self.config.event_type.is_authenticated_by(verified.coverage());
             let provenance = Provenance::Verified(verified);
-            let facts = Facts { claimant, body, provenance, received_at, id_authenticated };
+            let facts = Facts { claimant, body, provenance, received_at, id_authenticated, type_authenticated };
             parts.extensions.insert(WebhookEvent::new(facts));
         }
         Request::from_parts(parts, Full::new(signed))

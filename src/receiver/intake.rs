@@ -14,7 +14,7 @@ use crate::EventKey;
 use crate::claimant::Claimant;
 use crate::guard::Guard;
 use crate::head::Head;
-use crate::identity::{Identity, identify};
+use crate::identity::{Coverage, Identity, identify};
 use crate::machine::Deadline;
 use crate::rejection::{Rejection, RejectionKind};
 use crate::scheme::{Proof, Verified, Verifying};
@@ -146,7 +146,7 @@ impl Intake {
             return Ok(Arrived::Handshake(answer));
         }
         let identity = identify(&config.id, &config.event_type, &head, &body, verified.id())?;
-        let mut claimant = self.claimant(config, identity, &body);
+        let mut claimant = self.claimant(config, identity, &body, verified.coverage());
         if let Some(keeping) = &config.keeping {
             let parcel = config.parcel(keeping, &self.parts, &head, &verified, (&claimant, &body));
             claimant = claimant.kept(parcel);
@@ -155,14 +155,14 @@ impl Intake {
         Ok(Arrived::Event(ArrivedEvent { body, claimant, verified }))
     }
 
-    fn claimant(&self, config: &Config, identity: Identity<'_>, body: &[u8]) -> Claimant {
+    fn claimant(&self, config: &Config, identity: Identity<'_>, body: &[u8], signed: Coverage) -> Claimant {
         let endpoint = config.endpoint.as_deref().or_else(|| matched_route(&self.parts.extensions));
         let (endpoint, tenant) = (endpoint.unwrap_or(config.scheme.name()), self.tenant.as_deref());
         let event_type = identity.event_type.map(|text| Box::from(&*text));
         let Some(id) = identity.id else { return Claimant::of_no_id(endpoint, tenant, event_type) };
         let key = EventKey::new(endpoint, tenant, &id);
         let fingerprint = Fingerprint::of(&key, body);
-        match config.guard_window() {
+        match config.guard_window(signed) {
             None => Claimant::new(key, fingerprint, event_type),
             Some(window) => {
                 // Nobody signs a type in a header: it only counts where two types may share their bytes.

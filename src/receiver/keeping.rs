@@ -51,7 +51,8 @@ impl Config {
         let facts = KeptFacts {
             secret_label: verified.secret_label().into(),
             signed_at: verified.signed_at(),
-            id_authenticated: self.id.is_authenticated(),
+            id_authenticated: self.id.is_authenticated_by(verified.coverage()),
+            type_authenticated: self.event_type.is_authenticated_by(verified.coverage()),
             deduplicated: claimant.is_deduplicated(),
             retention: self.terms.retention,
         };

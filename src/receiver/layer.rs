@@ -131,7 +131,8 @@ impl WebhookLayer {
         Ok(self.with(|config| config.terms.lease = lease))
     }
 
-    /// How long completed events are remembered (default 7 days). Shorter than the sender's retries, it is warned about.
+    /// How long completed events are remembered (default 7 days). Shorter than the sender's retries, it is warned about
+    /// through `tracing`, which is a feature.
     ///
     /// # Errors
     /// When it is zero or longer than ten years, or shorter than a signed delivery is accepted (twice the tolerance): it

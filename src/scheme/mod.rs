@@ -5,7 +5,8 @@
 //!
 //! Most providers have a function here that makes theirs, such as [`stripe`], [`github`] or [`standard_webhooks`]. Their docs
 //! say what is signed, where the id is taken from and whether it is signed, and what is known of retries. Facts are as of
-//! November 2026, and from the providers' documentation or SDKs.
+//! November 2026, from the providers' documentation or SDKs. What stands behind **Reported:** was not read there: others tell it,
+//! and it may be wrong, or change. No signature is judged by it.
 //!
 //! Any other scheme is described, as these are:
 //!

@@ -3,6 +3,7 @@ use std::time::SystemTime;
 
 use super::Encoding;
 use super::short::Short;
+use crate::identity::Coverage;
 use crate::rejection::{Rejection, RejectionKind};
 use crate::secrets::{Algorithm, Signature};
 
@@ -36,6 +37,8 @@ enum Covers {
     Body,
     /// What is signed is all in `before`.
     Message,
+    /// As before, and that has the digest of the body in it.
+    MessageWithDigest,
     /// The scheme has to see the body first.
     Unknown,
 }
@@ -57,10 +60,20 @@ impl Proof {
         }
     }
 
-    /// A proof of `message` instead of the body, for schemes that sign fields of it.
+    /// A proof of `message` instead of the body, for schemes that sign fields of it. Then no id is
+    /// [authenticated](crate::WebhookEvent::id_is_authenticated) but [its own](Self::id).
     #[must_use]
     pub fn of(message: &[u8]) -> Self {
         Self { covers: Covers::Message, ..Self::new() }.prefix(message)
+    }
+
+    /// Says that the message covers the body after all: the digest of the body is in it, and the scheme has compared the two.
+    #[must_use]
+    pub fn with_digest_of_body(mut self) -> Self {
+        if self.covers == Covers::Message {
+            self.covers = Covers::MessageWithDigest;
+        }
+        self
     }
 
     /// The head alone does not tell: [`Scheme::read_body`](super::Scheme::read_body) is asked once the body is here.
@@ -192,6 +205,14 @@ impl Proof {
 
     pub(super) fn covers_body(&self) -> bool {
         self.covers == Covers::Body
+    }
+
+    /// How much of the delivery a signature in it covers.
+    pub(super) fn coverage(&self) -> Coverage {
+        match self.covers {
+            Covers::Body | Covers::MessageWithDigest => Coverage::Body,
+            Covers::Message | Covers::Unknown => Coverage::Message,
+        }
     }
 
     pub(super) fn signed_at(&self) -> Option<SystemTime> {

@@ -31,11 +31,13 @@ impl PublicUrl {
     pub(super) fn new(text: &str) -> Result<Self, ConfigError> {
         let refused =
             || ConfigError::scheme("the public url must read https://example.com/path, as the provider was told it");
+        if text.contains('#') {
+            return Err(ConfigError::scheme(
+                "nobody sends a url's #fragment: write the public url without the #fragment",
+            ));
+        }
         let uri: Uri = text.parse().map_err(|_| refused())?;
-        if !matches!(uri.scheme_str(), Some("http" | "https"))
-            || uri.host().is_none_or(str::is_empty)
-            || text.contains('#')
-        {
+        if !matches!(uri.scheme_str(), Some("http" | "https")) || uri.host().is_none_or(str::is_empty) {
             return Err(refused());
         }
         let after_scheme = text.split_once("://").map_or("", |(_, rest)| rest);
@@ -162,10 +164,17 @@ mod tests {
 
     #[test]
     fn paths_and_prose_are_no_public_url() {
-        for text in
-            ["", "/hook", "a.example", "https://", "not a url", "https://a.example/hook#here", "ftp://a.example/"]
-        {
-            assert!(PublicUrl::new(text).is_err(), "{text:?}");
+        for text in ["", "/hook", "a.example", "https://", "not a url", "ftp://a.example/"] {
+            let error = PublicUrl::new(text).expect_err(text);
+            assert!(error.to_string().contains("must read https://example.com/path"), "{text:?}: {error}");
+        }
+    }
+
+    #[test]
+    fn fragment_is_named_as_what_is_wrong() {
+        for text in ["https://a.example/hook#here", "https://a.example/#", "https://a.example/hook?x=1#y"] {
+            let error = PublicUrl::new(text).expect_err(text);
+            assert!(error.to_string().contains("without the #fragment"), "{text:?}: {error}");
         }
     }
 }

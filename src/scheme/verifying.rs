@@ -5,8 +5,9 @@ use std::time::SystemTime;
 use subtle::{Choice, ConstantTimeEq};
 
 use super::{Head, Proof, Scheme};
+use crate::identity::Coverage;
 use crate::rejection::{Rejection, RejectionKind};
-use crate::secrets::{Found, Key, Mac, Prepared, SecretSet, Signature, Tag};
+use crate::secrets::{Algorithm, Found, Key, Mac, Prepared, SecretSet, Signature, Tag};
 
 /// What a successful verification tells.
 #[derive(Clone)]
@@ -14,9 +15,19 @@ pub struct Verified {
     secret: Arc<Prepared>,
     signed_at: Option<SystemTime>,
     id: Option<Box<str>>,
+    coverage: Coverage,
 }
 
 impl Verified {
+    fn of(secret: Arc<Prepared>, proof: &mut Proof) -> Self {
+        // A token says nothing of what it comes with, whatever the proof is of.
+        let coverage = match secret.key.algorithm() {
+            Algorithm::Token => Coverage::Nothing,
+            _ => proof.coverage(),
+        };
+        Self { secret, signed_at: proof.signed_at(), id: proof.take_id(), coverage }
+    }
+
     /// The label of the secret that matched.
     #[must_use]
     pub fn secret_label(&self) -> &str {
@@ -43,6 +54,16 @@ impl Verified {
     #[must_use]
     pub fn id(&self) -> Option<&str> {
         self.id.as_deref()
+    }
+
+    /// Whether every byte of the body is signed: not so with a token, nor where only some fields are.
+    #[must_use]
+    pub fn covers_body(&self) -> bool {
+        self.coverage == Coverage::Body
+    }
+
+    pub(crate) fn coverage(&self) -> Coverage {
+        self.coverage
     }
 }
 
@@ -103,7 +124,7 @@ impl Verifying {
         match self {
             Self::Fed(trial) => trial.finish(body),
             Self::Waiting(secrets) => {
-                let mut first = None;
+                let mut first: Option<Verified> = None;
                 for proof in scheme.read_body(head, body)? {
                     proof.check()?;
                     // Asked twice, it still does not say what is signed.
@@ -113,7 +134,10 @@ impl Verifying {
                     let mut trial = Trial::start(proof, secrets, head.now())?;
                     trial.feed(body);
                     let verified = trial.finish(body)?;
-                    first.get_or_insert(verified);
+                    let coverage = verified.coverage;
+                    let first = first.get_or_insert(verified);
+                    // All of them hold, so one that covers the body is enough.
+                    first.coverage = first.coverage.max(coverage);
                 }
                 first.ok_or(RejectionKind::MissingSignature.into())
             }
@@ -164,7 +188,7 @@ impl Trial {
             }
         }
         match (found, &mut self.otherwise) {
-            (Some(secret), _) => Ok(Verified { secret, signed_at: self.proof.signed_at(), id: self.proof.take_id() }),
+            (Some(secret), _) => Ok(Verified::of(secret, &mut self.proof)),
             (None, Some(otherwise)) => otherwise.finish(body),
             (None, None) => Err(RejectionKind::SignatureMismatch.into()),
         }

@@ -182,6 +182,7 @@ impl<S> Job<S> {
             provenance,
             received_at: self.leased.parcel.received_at,
             id_authenticated: facts.id_authenticated,
+            type_authenticated: facts.type_authenticated,
         }));
         Some(Request::from_parts(parts, Full::new(body)))
     }

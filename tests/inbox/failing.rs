@@ -53,7 +53,7 @@ async fn transient_failures_are_retried_and_noted_down() {
 #[tokio::test]
 async fn row_38_exhausted_event_is_a_dead_letter_with_its_bytes_and_every_error() {
     let (desk, runs) = answering(|_, attempt| HandlerError::transient(format!("failure {attempt}")).into_response());
-    let letters: Arc<Mutex<Vec<(String, u32, String, bool)>>> = Arc::default();
+    let letters = Arc::new(Mutex::new(Vec::new()));
     let noted = letters.clone();
     let policy = RetryPolicy::new().max_attempts(3).first_pause(Duration::ZERO);
     let worker = Worker::new(desk.inbox.clone(), desk.handlers.clone()).retries(policy).on_dead_letter(move |letter| {
@@ -146,7 +146,7 @@ async fn retry_after_is_honoured() {
     let working = tokio::spawn(desk.worker().run(async { _ = stopped.await }));
     let done = async {
         while attempts(&runs).len() < 3 {
-            tokio::time::sleep(Duration::from_millis(100)).await
+            tokio::time::sleep(Duration::from_millis(100)).await;
         }
     };
     done.await;

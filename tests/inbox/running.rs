@@ -21,7 +21,7 @@ struct Seen {
     parameter: String,
     headers: HeaderMap,
     body: Bytes,
-    event: (String, Option<String>, Option<u32>, String, Option<SystemTime>, SystemTime, bool),
+    event: (String, Option<String>, Option<u32>, String, Option<SystemTime>, SystemTime, [bool; 2]),
     held: bool,
 }
 
@@ -44,7 +44,7 @@ fn noting() -> (Router, Arc<Mutex<Vec<Seen>>>) {
             event.secret_label().to_owned(),
             event.signed_at(),
             event.received_at(),
-            event.id_is_authenticated(),
+            [event.id_is_authenticated(), event.event_type_is_authenticated()],
         );
         let (route, held) = (route.as_str().to_owned(), event.is_held());
         noted.lock().expect("no panic").push(Seen { method, uri, route, parameter, headers, body, event: facts, held });
@@ -81,7 +81,7 @@ async fn handler_gets_from_a_worker_what_it_would_have_got_inline() {
     };
     assert_eq!(*worker, without_signature);
     assert_eq!(worker.event.2, Some(1));
-    assert!(worker.held && worker.event.6);
+    assert!(worker.held && worker.event.6 == [true, true]);
 }
 
 #[tokio::test]

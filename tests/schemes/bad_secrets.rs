@@ -3,7 +3,7 @@
 use tower_webhook::scheme::{self, Scheme, Template};
 use tower_webhook::{ConfigError, ConfigErrorKind};
 
-use crate::preset::{ED25519_PUBLIC, P256_PUBLIC, PRESETS, SECRET, URL, VERIFY_TOKEN};
+use crate::preset::{ED25519_PUBLIC, P256_PUBLIC, PRESETS, SECRET, SIGNING_TOKEN, URL, VERIFY_TOKEN};
 use crate::schemes::{Given, SchemeError, scheme as by_name};
 
 type Constructor = fn(&str) -> Result<Template, ConfigError>;
@@ -81,7 +81,8 @@ fn standard_webhooks_secrets_are_base64_after_their_prefix() {
             "whsec_AAECAw",
             "whsec_AAECAw==",
         ] {
-            assert!(error_of(name, secret).is_none(), "{name} refused {secret}");
+            let refused = error_of(name, secret);
+            assert_eq!(refused.is_some(), name == "gitlab-signed", "{name} and {secret}");
         }
     }
     assert_helpful(
@@ -90,6 +91,19 @@ fn standard_webhooks_secrets_are_base64_after_their_prefix() {
         "base64 after whsec_",
     );
     assert!(error_of("openai", "not base64").is_none(), "without the prefix it is the key");
+}
+
+/// All of them are as long: a part of one would only be noticed by every delivery being refused.
+#[test]
+fn gitlabs_signing_token_has_32_bytes() {
+    let (whole, cut) = (SIGNING_TOKEN, &SIGNING_TOKEN[..SIGNING_TOKEN.len() - 4]);
+    for secret in [whole, &whole["whsec_".len()..], whole.trim_end_matches('=')] {
+        assert!(error_of("gitlab-signed", secret).is_none(), "{secret}");
+    }
+    for secret in [cut, SECRET, &whole.replacen("whsec_", "whsec_AAAA", 1), "whsec_AAECAw=="] {
+        let error = error_of("gitlab-signed", secret).unwrap_or_else(|| panic!("{secret} was taken"));
+        assert_helpful(&error, secret, "base64 of 32 bytes");
+    }
 }
 
 #[test]

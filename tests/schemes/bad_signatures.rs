@@ -224,6 +224,7 @@ async fn signature_under_another_secret_is_refused() {
                 "MFkwEwYHKoZIzj0CAQYIKoZIzj0DAQcDQgAE83T4O/n84iotIvIW4mdBgQ/7dAfSmpqIM8kF9mN1flpVKS3GRqe62gw+2fNNRaINXvVpiglSI8eNEc6wEA3F+g=="
             }
             Algorithm::Ed25519 => &other_ed25519[64..],
+            _ if preset.name == "gitlab-signed" => "YSBzaWduaW5nIHRva2VuIGFzIEdpdExhYidzLCAzMi4=",
             _ => other_ed25519,
         };
         let endpoint = Endpoint::new(preset.under(other));

@@ -50,6 +50,16 @@ async fn accepted_delivery_is_refused_once_it_is_stale() {
     }
 }
 
+/// Zoom does not say that it signs its retries anew: its docs here say what to do if it does not.
+#[tokio::test]
+async fn zooms_retry_with_its_first_signature_needs_a_wider_tolerance() {
+    let two_hours = std::time::Duration::from_secs(2 * 3600);
+    let wider = tower_webhook::scheme::zoom(crate::preset::SECRET).expect("a secret").tolerance(two_hours);
+    let (preset, last_retry) = (Preset::named("zoom"), NOW - 85 * 60);
+    assert_eq!(Endpoint::preset("zoom").refuses(signed_at(&preset, last_retry), 401, "five minutes").await, Stale);
+    Endpoint::new(wider).accepts(signed_at(&preset, last_retry), "two hours").await;
+}
+
 /// Signed by hand over the very text, so that nothing but the text is wrong.
 #[tokio::test]
 async fn timestamp_has_one_spelling() {

@@ -81,7 +81,7 @@ fn handshakes() -> Vec<Handshake> {
 #[tokio::test]
 async fn published_handshakes_get_the_published_answers() {
     let handshakes = handshakes();
-    assert_eq!(handshakes.len(), 9);
+    assert!(handshakes.len() >= 9, "none of them is lost");
     for handshake in &handshakes {
         let what = format!("{}: {}", handshake.provider, handshake.name);
         let (receiving, sending) = handshake.schemes();

@@ -7,12 +7,14 @@ use tower_webhook::scheme::{Algorithm, Encoding, Scheme};
 pub(crate) use crate::preset_table::PRESETS;
 use crate::schemes::{Given, names, scheme};
 
-/// An Ed25519 pair in hex. Being hex, base64 and text, it is a secret of every scheme but SendGrid's.
+/// An Ed25519 pair in hex. Being hex, base64 and text, it is a secret of every scheme but SendGrid's and GitLab's signing token.
 pub(crate) const SECRET: &str = "000102030405060708090a0b0c0d0e0f101112131415161718191a1b1c1d1e1f03a107bff3ce10be1d70dd18e74bc09967e4d6309ba50d5f1ddc8664125531b8";
 /// The public half of [`SECRET`].
 pub(crate) const ED25519_PUBLIC: &str = "03a107bff3ce10be1d70dd18e74bc09967e4d6309ba50d5f1ddc8664125531b8";
 pub(crate) const P256_PRIVATE: &str = "MIGHAgEAMBMGByqGSM49AgEGCCqGSM49AwEHBG0wawIBAQQgZXeYBex98UciIInu+sYVGJA3DL/7KrF7kzDLNf1kGMehRANCAATiXxmqyHXNanTVVwsX/OF1RxykAP4ogbM85JU2rbpQ+l2kfwz32j91xT8cz/uvvtkXOc5nydj1+HPBKFj2v6ve";
 pub(crate) const P256_PUBLIC: &str = "MFkwEwYHKoZIzj0CAQYIKoZIzj0DAQcDQgAE4l8Zqsh1zWp01VcLF/zhdUccpAD+KIGzPOSVNq26UPpdpH8M99o/dcU/HM/7r77ZFznOZ8nY9fhzwShY9r+r3g==";
+/// The key that HMAC makes of [`SECRET`] in base64, which is longer than a block. GitLab's are that long, and no other.
+pub(crate) const SIGNING_TOKEN: &str = "whsec_s13k05CcepJpyi8bUlBT+peTbTrg2eFBnJHKYxzMKOg=";
 /// Where the providers that sign it believe the endpoint to be. The requests themselves go to `/webhooks`.
 pub(crate) const URL: &str = "https://hooks.example.com/in";
 pub(crate) const VERIFY_TOKEN: &str = "verify-token";
@@ -40,6 +42,8 @@ pub(crate) struct Preset {
     /// In seconds.
     pub(crate) tolerance: Option<u64>,
     pub(crate) in_millis: bool,
+    /// For how many minutes the sender goes on, where that is known.
+    pub(crate) retries: Option<u64>,
     /// Without a signature, and with a wrong one.
     pub(crate) statuses: (u16, u16),
 }
@@ -78,6 +82,7 @@ impl Preset {
         self.under(match self.algorithm {
             Algorithm::Ed25519 => ED25519_PUBLIC,
             Algorithm::EcdsaP256 => P256_PUBLIC,
+            _ if self.name == "gitlab-signed" => SIGNING_TOKEN,
             _ => SECRET,
         })
     }
@@ -86,6 +91,7 @@ impl Preset {
     pub(crate) fn sending(&self) -> Arc<dyn Scheme> {
         self.under(match self.algorithm {
             Algorithm::EcdsaP256 => P256_PRIVATE,
+            _ if self.name == "gitlab-signed" => SIGNING_TOKEN,
             _ => SECRET,
         })
     }

@@ -4,6 +4,10 @@ use tower_webhook::scheme::{Algorithm, Encoding};
 
 use crate::preset::{EventType, Id, Preset};
 
+/// In minutes.
+const HOURS: u64 = 60;
+const DAYS: u64 = 24 * HOURS;
+
 const PLAIN: Preset = Preset {
     name: "",
     body: r#"{"id":"evt_1","type":"thing.done"}"#,
@@ -20,6 +24,7 @@ const PLAIN: Preset = Preset {
     key: Encoding::Text,
     tolerance: None,
     in_millis: false,
+    retries: None,
     statuses: (401, 401),
 };
 
@@ -40,6 +45,7 @@ const SVIX: Preset = Preset {
     header: Some("svix-signature"),
     timestamp_header: Some("svix-timestamp"),
     id_header: Some("svix-id"),
+    retries: Some(27 * HOURS + 36),
     ..STANDARD
 };
 
@@ -52,6 +58,7 @@ const HUBSPOT: Preset = Preset {
     body: r#"[{"eventId":1,"subscriptionType":"contact.creation","attemptNumber":0}]"#,
     id: Id::BodyDigest,
     event_type: EventType::None,
+    retries: Some(DAYS),
     ..PLAIN
 };
 
@@ -66,6 +73,7 @@ pub(crate) const PRESETS: &[Preset] = &[
         encoding: Encoding::Base64,
         signs: None,
         key: Encoding::Hex,
+        retries: Some(30 * DAYS),
         ..PLAIN
     },
     Preset {
@@ -74,6 +82,7 @@ pub(crate) const PRESETS: &[Preset] = &[
         encoding: Encoding::Base64,
         key: Encoding::Hex,
         id: Id::BodyDigest,
+        retries: Some(30 * DAYS),
         ..PLAIN
     },
     Preset {
@@ -100,6 +109,7 @@ pub(crate) const PRESETS: &[Preset] = &[
         id: Id::BodyDigest,
         event_type: EventType::InBody("invitee.created"),
         tolerance: Some(180),
+        retries: Some(DAYS),
         ..LIST
     },
     Preset { name: "clerk", ..SVIX },
@@ -109,6 +119,7 @@ pub(crate) const PRESETS: &[Preset] = &[
         body: r#"{"id":"attempt_1","attempt_number":1,"event":{"id":"evt_1","type":"charge:confirmed"}}"#,
         header: Some("x-cc-webhook-signature"),
         event_type: EventType::InBody("charge:confirmed"),
+        retries: Some(3 * DAYS),
         ..PLAIN
     },
     Preset {
@@ -121,6 +132,7 @@ pub(crate) const PRESETS: &[Preset] = &[
         key: Encoding::Hex,
         event_type: EventType::InBody("ENTITLEMENT_CREATE"),
         tolerance: Some(3600),
+        retries: Some(10),
         ..PLAIN
     },
     Preset {
@@ -188,6 +200,7 @@ pub(crate) const PRESETS: &[Preset] = &[
         event_type: EventType::InBody("Issue"),
         tolerance: Some(60),
         in_millis: true,
+        retries: Some(7 * HOURS + 1),
         ..PLAIN
     },
     Preset {
@@ -197,6 +210,7 @@ pub(crate) const PRESETS: &[Preset] = &[
         event_type: EventType::InBody("delivered"),
         signs: None,
         tolerance: Some(24 * 3600),
+        retries: Some(8 * HOURS),
         ..PLAIN
     },
     Preset {
@@ -206,10 +220,11 @@ pub(crate) const PRESETS: &[Preset] = &[
         reads: "sha256={signature}",
         id: Id::BodyDigest,
         event_type: EventType::InBody("page"),
+        retries: Some(7 * DAYS),
         ..PLAIN
     },
     // The secret has no `whsec_`: it is the key as it stands.
-    Preset { name: "openai", key: Encoding::Text, ..STANDARD },
+    Preset { name: "openai", key: Encoding::Text, retries: Some(3 * DAYS), ..STANDARD },
     Preset {
         name: "paddle",
         body: r#"{"event_id":"evt_1","event_type":"transaction.paid","notification_id":"ntf_1"}"#,
@@ -218,6 +233,7 @@ pub(crate) const PRESETS: &[Preset] = &[
         signs: Some("{timestamp}:{body}"),
         event_type: EventType::InBody("transaction.paid"),
         tolerance: Some(5),
+        retries: Some(3 * DAYS),
         ..PLAIN
     },
     Preset {
@@ -242,6 +258,7 @@ pub(crate) const PRESETS: &[Preset] = &[
         id: Id::BodyDigest,
         event_type: EventType::None,
         tolerance: Some(2 * 24 * 3600),
+        retries: Some(DAYS),
         ..PLAIN
     },
     Preset {
@@ -257,6 +274,7 @@ pub(crate) const PRESETS: &[Preset] = &[
         encoding: Encoding::Base64,
         id: Id::UnsignedWithType("shopify-webhook-id"),
         event_type: EventType::Header("shopify-topic"),
+        retries: Some(4 * HOURS),
         ..PLAIN
     },
     Preset {
@@ -268,6 +286,7 @@ pub(crate) const PRESETS: &[Preset] = &[
         signs: Some("v0:{timestamp}:{body}"),
         event_type: EventType::InBody("app_mention"),
         tolerance: Some(300),
+        retries: Some(DAYS),
         ..PLAIN
     },
     Preset {
@@ -277,10 +296,11 @@ pub(crate) const PRESETS: &[Preset] = &[
         encoding: Encoding::Base64,
         signs: Some("{url}{body}"),
         event_type: EventType::InBody("payment.updated"),
+        retries: Some(DAYS),
         ..PLAIN
     },
-    Preset { name: "standard-webhooks", ..STANDARD },
-    Preset { name: "stripe", header: Some("stripe-signature"), ..LIST },
+    Preset { name: "standard-webhooks", retries: Some(76 * HOURS), ..STANDARD },
+    Preset { name: "stripe", header: Some("stripe-signature"), retries: Some(3 * DAYS), ..LIST },
     Preset { name: "svix", ..SVIX },
     Preset { name: "timestamped", header: Some("webhook-signature"), ..LIST },
     Preset {
@@ -303,6 +323,7 @@ pub(crate) const PRESETS: &[Preset] = &[
         reads: "sha256={signature}",
         encoding: Encoding::Base64,
         event_type: EventType::InBody("form_response"),
+        retries: Some(10 * HOURS + 35),
         ..PLAIN
     },
     Preset { name: "vercel", header: Some("x-vercel-signature"), algorithm: Algorithm::HmacSha1, ..PLAIN },
@@ -313,6 +334,7 @@ pub(crate) const PRESETS: &[Preset] = &[
         encoding: Encoding::Base64,
         id: Id::BodyDigest,
         event_type: EventType::None,
+        retries: Some(DAYS),
         ..PLAIN
     },
     Preset {
@@ -325,6 +347,7 @@ pub(crate) const PRESETS: &[Preset] = &[
         id: Id::BodyDigest,
         event_type: EventType::InBody("meeting.started"),
         tolerance: Some(300),
+        retries: Some(85),
         ..PLAIN
     },
 ];

@@ -216,12 +216,11 @@ async fn signatures_in_both_families_are_judged_by_the_first() {
 async fn prefix_of_a_secret_means_something_else_to_everyone() {
     let without = &HMAC[6..];
     let text = |key: &[u8]| format!("v1,{}", STANDARD.encode(hmac_sha256(key, &message(DELIVERY_ID))));
-    let schemes: [(&str, Arc<dyn Scheme>, Vec<u8>); 5] = [
+    let schemes: [(&str, Arc<dyn Scheme>, Vec<u8>); 4] = [
         ("standard", Arc::new(scheme::standard_webhooks(HMAC).unwrap()), hmac_key()),
         ("standard, no prefix", Arc::new(scheme::standard_webhooks(without).unwrap()), hmac_key()),
         ("openai", Arc::new(scheme::openai(HMAC).unwrap()), hmac_key()),
         ("openai, no prefix", Arc::new(scheme::openai(without).unwrap()), without.as_bytes().to_vec()),
-        ("gitlab", Arc::new(scheme::gitlab_signed(HMAC).unwrap()), hmac_key()),
     ];
     for (what, scheme, key) in schemes {
         for other in [hmac_key(), without.as_bytes().to_vec(), HMAC.as_bytes().to_vec()] {

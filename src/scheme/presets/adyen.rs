@@ -32,8 +32,8 @@ const SIGNED_FIELDS: [&str; 8] = [
 /// Never use one key for this and for [`adyen_banking`]: what that signs could be passed off as fields here.
 ///
 /// **Id:** a digest of all that is signed. Items are signed one by one, so whoever captured several bodies could combine them
-/// into one that is new here: apply each item so that a second time does nothing. **Retries** go on for 30 days, so a retention of 7 days is warned about.
-/// **Type:** the first item's `eventCode`.
+/// into one that is new here: apply each item so that a second time does nothing. **Type:** the first item's `eventCode`.
+/// **Retries** go on for 30 days, so a retention of 7 days is warned about.
 ///
 /// # Errors
 /// When a secret is not hex.
@@ -43,7 +43,7 @@ pub fn adyen(secrets: impl IntoSecrets) -> Result<Custom, ConfigError> {
     let (signing, naming) = (layout.clone(), layout.clone());
     let profile = Profile::default()
         .id(IdSource::signed().described("digest of what is signed"))
-        .event_type(TypeSource::by(move |_, body| naming.event_code(body)))
+        .event_type(TypeSource::by_body(move |body| naming.event_code(body)))
         .sender_timeout(seconds(10))
         .retry_window(RETRIES);
     Ok(Custom::by_body("adyen", secrets, move |_, body| layout.proofs(body))

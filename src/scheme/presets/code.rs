@@ -8,9 +8,10 @@ use crate::secrets::{Algorithm, IntoSecrets};
 
 /// GitHub: `X-Hub-Signature-256: sha256={hex}`, HMAC-SHA256 of the body. The SHA-1 header beside it is ignored.
 ///
-/// **Id:** `X-GitHub-Delivery`, not signed, the same on a redelivery. **Replays** under another id pass, unless the replay guard
-/// is on; redelivering by hand keeps the id, and passes it. The guard refuses a second event of equal bytes, such as the one that
-/// two hooks send to one endpoint. GitHub never retries by itself; it waits 10 s, and its bodies have up to 25 MB.
+/// **Id:** `X-GitHub-Delivery`, not signed, the same on a redelivery. **Type:** `X-GitHub-Event`, not signed. **Replays** under
+/// another id pass, unless the replay guard is on; redelivering by hand keeps the id, and passes it. The guard goes by the body
+/// alone, because the type could be changed too: it refuses a second event of equal bytes, such as the one that two hooks send
+/// to one endpoint. GitHub never retries by itself; it waits 10 s, and its bodies have up to 25 MB.
 ///
 /// # Errors
 /// When a secret cannot be one.
@@ -29,7 +30,7 @@ pub fn github(secrets: impl IntoSecrets) -> Result<Template, ConfigError> {
 ///
 /// **Id:** `Idempotency-Key`, not signed, the same on every retry; a delivery of an older GitLab, without it, is not
 /// deduplicated. (`X-Gitlab-Event-UUID` is shared by hooks that trigger each other.) The replay guard is of no use here: a
-/// replayer has the token. GitLab waits 10 s.
+/// replayer has the token. **Type:** `X-Gitlab-Event`, not signed. **Reported:** GitLab waits 10 s.
 ///
 /// # Errors
 /// When a secret cannot be one.
@@ -47,12 +48,14 @@ pub fn gitlab(secrets: impl IntoSecrets) -> Result<Template, ConfigError> {
 
 /// GitLab with a signing token: [`standard_webhooks`](super::standard_webhooks), with GitLab's event types.
 ///
-/// **Id:** `webhook-id`, signed. GitLab waits 10 s.
+/// **Id:** `webhook-id`, signed. **Type:** `X-Gitlab-Event`, not signed; the body's `object_kind` is. **Reported:** GitLab waits
+/// 10 s.
 ///
 /// # Errors
-/// When a secret is not base64.
+/// When a secret is not the base64 of 32 bytes, after an optional `whsec_`.
 pub fn gitlab_signed(secrets: impl IntoSecrets) -> Result<Template, ConfigError> {
     standard::standard("gitlab-signed")
+        .key(standard::gitlab_key)
         .type_source(TypeSource::header("x-gitlab-event")?)
         .sender_timeout(seconds(10))
         .body_limit(25 * 1024 * 1024)
@@ -61,8 +64,10 @@ pub fn gitlab_signed(secrets: impl IntoSecrets) -> Result<Template, ConfigError>
 
 /// Bitbucket Cloud: `X-Hub-Signature: sha256={hex}`, HMAC-SHA256 of the body.
 ///
-/// **Id:** `X-Request-UUID`, not signed. **Replays** under another id pass, unless the replay guard is on, which refuses a request
-/// that is sent again by hand, and a retry too should Bitbucket give it a new id. Bitbucket tries twice more, and waits 10 s.
+/// **Id:** `X-Request-UUID`, not signed. **Type:** `X-Event-Key`, not signed. **Replays** under another id pass, unless the replay
+/// guard is on. That goes by the body alone, because the type could be changed too: it refuses a second event of equal bytes, a
+/// request that is sent again by hand, and a retry should Bitbucket give it a new id. **Reported:** Bitbucket tries twice
+/// more.
 ///
 /// # Errors
 /// When a secret cannot be one.
@@ -71,14 +76,13 @@ pub fn bitbucket(secrets: impl IntoSecrets) -> Result<Template, ConfigError> {
         .signature("x-hub-signature", "sha256={hex}")
         .id_source(IdSource::unsigned_header("x-request-uuid")?)
         .type_source(TypeSource::header("x-event-key")?)
-        .sender_timeout(seconds(10))
         .build(secrets)
 }
 
 /// Atlassian Jira: `X-Hub-Signature: sha256={hex}`, HMAC-SHA256 of the body.
 ///
-/// **Id:** `X-Atlassian-Webhook-Identifier`, not signed, the same on every retry. **Replays** under another id pass, unless the
-/// replay guard is on, which then refuses a second event with equal bytes as well.
+/// **Id:** `X-Atlassian-Webhook-Identifier`, not signed. **Replays** under another id pass, unless the replay guard is on. That
+/// goes by the body alone, and refuses a second event with equal bytes as well. **Reported:** the id is the same on every retry.
 ///
 /// # Errors
 /// When a secret cannot be one.
@@ -93,8 +97,8 @@ pub fn atlassian_jira(secrets: impl IntoSecrets) -> Result<Template, ConfigError
 /// Linear: `Linear-Signature: {hex}`, HMAC-SHA256 of the body, in which `webhookTimestamp` tells the time in milliseconds.
 ///
 /// **Id:** `Linear-Delivery`, not signed. **Replays** under another id pass for the two minutes of the timestamp, unless the
-/// replay guard is on; every body tells its own time, so that costs nothing. **Timestamps:** one minute, as in Linear's SDK. **Retries:** after 1 minute, 1 hour and 6 hours; Linear
-/// waits 5 s.
+/// replay guard is on. That goes by the body alone; every body tells its own time, so it costs nothing. **Timestamps:** one minute,
+/// as in Linear's SDK. **Reported:** the id's header; retries after 1 minute, 1 hour and 6 hours; Linear waits 5 s.
 ///
 /// # Errors
 /// When a secret cannot be one.
@@ -130,8 +134,9 @@ pub fn pagerduty(secrets: impl IntoSecrets) -> Result<Template, ConfigError> {
 /// Sentry: `Sentry-Hook-Signature: {hex}`, HMAC-SHA256 of the body.
 ///
 /// **Id:** `Request-ID`, not signed, and made anew for every request: it recognises a request that arrives twice, not one that
-/// Sentry sends again. **Replays** under another id pass. The replay guard is not for Sentry: it would refuse whatever
-/// Sentry sends again, and an issue that changes back and forth. Sentry waits 1 s only.
+/// Sentry sends again. **Type:** `Sentry-Hook-Resource`, not signed. **Replays** under another id pass. The replay guard is not
+/// for Sentry: going by the body alone, because the type could be changed too, it would refuse whatever Sentry sends again, and
+/// an issue that changes back and forth. Sentry waits 1 s only.
 ///
 /// # Errors
 /// When a secret cannot be one.

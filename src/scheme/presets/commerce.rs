@@ -7,9 +7,12 @@ use crate::secrets::IntoSecrets;
 /// Shopify: `X-Shopify-Hmac-Sha256: {base64}`, HMAC-SHA256 of the body under the app's client secret. The newer headers without
 /// `X-` are looked at first.
 ///
-/// **Id:** `X-Shopify-Webhook-Id` and the topic, not signed, the same on every retry. `X-Shopify-Event-Id`, which all deliveries of
-/// one merchant's action share, only counts where that is missing. **Replays** under another id pass, unless the replay guard is on, which also
-/// refuses two subscriptions to one topic at one endpoint: their bytes are equal. **Retries:** 8 over 4 hours; Shopify waits 5 s.
+/// **Id:** `X-Shopify-Webhook-Id` and the type, not signed. `X-Shopify-Event-Id`, which all deliveries of one merchant's action
+/// share, only counts where that is missing. **Type:** `X-Shopify-Topic`, not signed. **Replays** under
+/// another id pass, unless the replay guard is on, which also refuses two subscriptions to one topic at one endpoint: their
+/// bytes are equal. Two topics may share their bytes as well, so the guard counts the topic in, though nobody signs it: a replay
+/// under another topic passes even with the guard. **Retries:** 8 over 4 hours. **Reported:** the webhook id
+/// is the same on every retry; Shopify waits 5 s.
 ///
 /// # Errors
 /// When a secret cannot be one.
@@ -29,7 +32,7 @@ pub fn shopify(secrets: impl IntoSecrets) -> Result<Template, ConfigError> {
 
 /// Square: `x-square-hmacsha256-signature: {base64}`, HMAC-SHA256 of `{url}{body}`. `url` is the notification URL as Square has it.
 ///
-/// **Id:** JSON `event_id`, signed. **Retries:** over 24 hours.
+/// **Id:** JSON `event_id`, signed. **Reported:** retries over 24 hours.
 ///
 /// # Errors
 /// When a secret cannot be one, or the URL is none.
@@ -45,7 +48,7 @@ pub fn square(secrets: impl IntoSecrets, url: &str) -> Result<Template, ConfigEr
 
 /// Coinbase Commerce: `X-CC-Webhook-Signature: {hex}`, HMAC-SHA256 of the body.
 ///
-/// **Id:** JSON `event.id`, signed; the `id` at the top changes with every attempt. **Retries:** over three days.
+/// **Id:** JSON `event.id`, signed; the `id` at the top changes with every attempt. **Reported:** retries over three days.
 ///
 /// # Errors
 /// When a secret cannot be one.
@@ -60,7 +63,7 @@ pub fn coinbase_commerce(secrets: impl IntoSecrets) -> Result<Template, ConfigEr
 
 /// Lemon Squeezy: `X-Signature: {hex}`, HMAC-SHA256 of the body.
 ///
-/// **Id:** the digest of the body: there is no id, and a body names the event and the whole object.
+/// **Id:** the digest of the body, which names the event and the whole object. **Reported:** there is no id.
 ///
 /// # Errors
 /// When a secret cannot be one.

@@ -14,7 +14,7 @@ use crate::secrets::{Algorithm, IntoSecrets, Key};
 /// which Discord sends on purpose, get their 401. A private key (the hex of its seed and its public key) also signs, for tests.
 ///
 /// **Id:** an interaction's `id`, signed, else the digest of the body, which tells the time of the event. **Timestamps:** an
-/// hour; event webhooks are retried for 10 minutes. Discord waits 3 s. A duplicate interaction gets an empty answer.
+/// hour. A duplicate interaction gets an empty answer. **Reported:** event webhooks are retried for 10 minutes; Discord waits 3 s.
 ///
 /// # Errors
 /// When a secret is not such a key.

@@ -8,7 +8,7 @@ use crate::secrets::{Algorithm, IntoSecrets};
 /// `X-HubSpot-Request-Timestamp`. `url` is the endpoint's as HubSpot has it.
 ///
 /// **Id:** the digest of the body. A body is a batch, and its events count their attempts, so a retry is another body and runs
-/// again: apply each event so that a second time does nothing. **Retries:** 10 over 24 hours; HubSpot waits 5 s.
+/// again: apply each event so that a second time does nothing. **Reported:** 10 retries over 24 hours; HubSpot waits 5 s.
 ///
 /// # Errors
 /// When a secret cannot be one, or the URL is none.

@@ -9,9 +9,9 @@ use crate::scheme::{Head, Template};
 use crate::secrets::{Algorithm, IntoSecrets, Key};
 
 /// Intercom: `X-Hub-Signature: sha1={hex}`, HMAC-SHA1 of the body under the client secret. The `ping` topic and the `HEAD` that
-/// looks for the endpoint, which third parties tell of, are answered here.
+/// looks for the endpoint are answered here.
 ///
-/// **Id:** JSON `id`, signed.
+/// **Id:** JSON `id`, signed. **Reported:** that `HEAD`, and the `ping`.
 ///
 /// # Errors
 /// When a secret cannot be one.

@@ -17,7 +17,8 @@ use crate::secrets::{Algorithm, IntoSecrets, Key, SecretSet, Secrets};
 /// A subaccount's events carry `parent-signature` as well; either may match.
 ///
 /// **Id:** the token, signed and used once, so that a captured one is a duplicate. **Timestamps** may be a day old, because
-/// Mailgun retries for eight hours and does not say that it signs anew. **Type:** `event-data.event`, not signed.
+/// Mailgun does not say that it signs a retry anew. **Type:** `event-data.event`, not signed. **Reported:** retries over eight
+/// hours.
 ///
 /// # Errors
 /// When a secret cannot be one.

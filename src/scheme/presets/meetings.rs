@@ -28,7 +28,8 @@ pub fn calendly(secrets: impl IntoSecrets) -> Result<Template, ConfigError> {
 
 /// Typeform: `Typeform-Signature: sha256={base64}`, HMAC-SHA256 of the body: base64, whatever the prefix suggests.
 ///
-/// **Id:** JSON `event_id`, signed. **Retries:** over 10 hours; Typeform waits 30 s.
+/// **Id:** JSON `event_id`, signed. **Reported:** retries after 5, 10 and 20 minutes, and after 1, 2, 3 and 4
+/// hours; Typeform waits 30 s.
 ///
 /// # Errors
 /// When a secret cannot be one.
@@ -38,14 +39,16 @@ pub fn typeform(secrets: impl IntoSecrets) -> Result<Template, ConfigError> {
         .id_source(IdSource::json("event_id")?)
         .type_source(TypeSource::json("event_type")?)
         .sender_timeout(seconds(30))
-        .retry_window(10 * HOUR)
+        .retry_window(10 * HOUR + 35 * MINUTE)
         .build(secrets)
 }
 
 /// Zoom: `x-zm-signature: v0={hex}`, HMAC-SHA256 of `v0:{timestamp}:{body}`, with `x-zm-request-timestamp`. The
 /// `endpoint.url_validation` is answered here, if it is signed and its token is one plain word.
 ///
-/// **Id:** the digest of the body, which has `event_ts` in it. **Retries:** after 5, 20 and 60 minutes; Zoom waits 3 s.
+/// **Id:** the digest of the body, which has `event_ts` in it. **Retries:** after 5, 20 and 60 minutes; Zoom waits 3 s. Zoom does
+/// not say that it signs a retry anew. One that it did not is refused, being older than the five minutes of the tolerance; if you
+/// see such, widen it: `zoom(secret)?.tolerance(Duration::from_secs(2 * 3600))`.
 ///
 /// # Errors
 /// When a secret cannot be one.

@@ -1,7 +1,7 @@
 //! Providers, in a few lines each: which header, how it reads, what is signed, where the id is.
 //!
-//! Facts are as of November 2026, from the providers' documentation or SDKs, or said to be third parties'. Where those are
-//! silent, nothing is set.
+//! Facts are as of November 2026, from the providers' documentation or SDKs. What only others tell of a provider stands behind
+//! **Reported:** at the end of its docs. What nobody tells is not set.
 
 mod adyen;
 mod code;

@@ -25,8 +25,8 @@ const VERIFICATION: HeaderName = HeaderName::from_static("plaid-verification");
 /// A key is the JWK that `/webhook_verification_key/get` answers with. A private key (PKCS #8, base64) also signs, for tests.
 ///
 /// **Id:** the digest of the JWT, signed: what Plaid sends has no id, and two notifications may be equal bytes. A captured
-/// delivery is a duplicate; a retry that Plaid signs anew runs again. **Timestamps:** five minutes. **Retries:** over 24 hours;
-/// Plaid waits 10 s.
+/// delivery is a duplicate; a retry that Plaid signs anew runs again. **Timestamps:** five minutes. **Reported:** retries over 24
+/// hours; Plaid waits 10 s.
 ///
 /// # Errors
 /// When a secret is not such a key.
@@ -116,7 +116,8 @@ impl Scheme for Plaid {
         if *digest != hex::encode(Sha256::digest(body)) {
             return Err(RejectionKind::SignatureMismatch.into());
         }
-        let mut proof = Proof::of(jwt.signed).timestamp(signed_at).id(hex::encode(Sha256::digest(jwt.signed)));
+        let id = hex::encode(Sha256::digest(jwt.signed));
+        let mut proof = Proof::of(jwt.signed).with_digest_of_body().timestamp(signed_at).id(id);
         proof.add_bytes(Algorithm::EcdsaP256, &jwt.signature);
         Ok(vec![proof])
     }

@@ -9,7 +9,7 @@ use crate::secrets::{Algorithm, IntoSecrets};
 /// (PKCS #8, base64) also signs, for tests.
 ///
 /// **Id:** the digest of the body, a batch whose events all have a `sg_event_id`. **Timestamps** may be two days old, because
-/// SendGrid retries for one and does not say that it signs anew.
+/// SendGrid does not say that it signs a retry anew. **Reported:** retries over a day.
 ///
 /// # Errors
 /// When a secret is not such a key.

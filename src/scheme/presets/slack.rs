@@ -3,7 +3,7 @@ use std::borrow::Cow;
 use bytes::Bytes;
 use http::Response;
 
-use super::{MINUTE, seconds};
+use super::{DAY, seconds};
 use crate::error::ConfigError;
 use crate::identity::envelope::{self, JsonPath};
 use crate::identity::{IdSource, TypeSource};
@@ -16,14 +16,15 @@ use crate::secrets::{IntoSecrets, Key};
 /// `url_verification` is answered here, if it is signed.
 ///
 /// **Id:** JSON `event_id`, or the `trigger_id` of slash commands and interactions, signed. Interactions without one, such as
-/// `view_closed` and `block_suggestion`, are not deduplicated: two of them may be equal bytes. **Retries:** at once, after 1 and
-/// after 5 minutes; Slack waits 3 s. With Delayed Events it goes on for a day: keep the retention longer than that.
+/// `view_closed` and `block_suggestion`, are not deduplicated: two of them may be equal bytes. **Reported:** `trigger_id`; retries
+/// at once, after 1 and after 5 minutes, and with Delayed Events for a day, so a shorter retention is warned about; Slack waits
+/// 3 s.
 ///
 /// # Errors
 /// When a secret cannot be one.
 pub fn slack(secrets: impl IntoSecrets) -> Result<Template, ConfigError> {
     let trigger_id = IdSource::signed_by(|_, body| of_form(body, "trigger_id")).described("form trigger_id");
-    let kind = TypeSource::by(|_, body| of_form(body, "command").or_else(|| of_form(body, "type")));
+    let kind = TypeSource::by_body(|body| of_form(body, "command").or_else(|| of_form(body, "type")));
     Template::builder("slack")
         .signature("x-slack-signature", "v0={hex}")
         .timestamp("x-slack-request-timestamp")
@@ -31,7 +32,7 @@ pub fn slack(secrets: impl IntoSecrets) -> Result<Template, ConfigError> {
         .id_source(IdSource::json("event_id")?.or(trigger_id).or(IdSource::none()))
         .type_source(TypeSource::json("event.type")?.or(TypeSource::json("type")?).or(kind))
         .sender_timeout(seconds(3))
-        .retry_window(6 * MINUTE)
+        .retry_window(DAY)
         .handshake(url_verification)
         .build(secrets)
 }

@@ -2,7 +2,7 @@ use bytes::Bytes;
 use http::Response;
 use subtle::ConstantTimeEq;
 
-use super::{DAY, MINUTE};
+use super::DAY;
 use crate::error::ConfigError;
 use crate::identity::{IdSource, TypeSource};
 use crate::rejection::{Rejection, RejectionKind};
@@ -14,8 +14,8 @@ use crate::secrets::{IntoSecrets, Secret};
 /// Meta, with WhatsApp, Instagram and Messenger: `X-Hub-Signature-256: sha256={hex}`, HMAC-SHA256 of the body as it was sent,
 /// under the app secret. The `GET` with `hub.challenge` is answered to whoever knows `verify_token`, others get 403.
 ///
-/// **Id:** the digest of the body: batches have no id, but their entries tell ids and times. **Retries:** up to 7 days for
-/// WhatsApp; bodies have up to 3 MB.
+/// **Id:** the digest of the body: batches have no id, but their entries tell ids and times. **Reported:** retries up to 7 days
+/// for WhatsApp; bodies have up to 3 MB.
 ///
 /// # Errors
 /// When a secret cannot be one, or the token is empty.
@@ -35,7 +35,8 @@ pub fn meta(secrets: impl IntoSecrets, verify_token: impl Into<String>) -> Resul
 /// here.
 ///
 /// **Nothing is deduplicated:** a notification only names the accounts that changed, so two of them are equal bytes. Every
-/// delivery runs, retries too; they say where to look, and looking twice does no harm.
+/// delivery runs, retries too; they say where to look, and looking twice does no harm. **Replays** pass: nothing in a capture
+/// grows old, and the replay guard never sees what has no id.
 ///
 /// # Errors
 /// When a secret cannot be one.
@@ -44,7 +45,6 @@ pub fn dropbox(secrets: impl IntoSecrets) -> Result<Template, ConfigError> {
         .signature("x-dropbox-signature", "{hex}")
         .id_source(IdSource::none())
         .type_source(TypeSource::none())
-        .retry_window(10 * MINUTE)
         .probe(challenge)
         .build(secrets)
 }

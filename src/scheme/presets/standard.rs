@@ -1,3 +1,5 @@
+use zeroize::Zeroizing;
+
 use super::{DAY, HOUR, MINUTE, seconds};
 use crate::error::ConfigError;
 use crate::scheme::{Encoding, Template, TemplateBuilder};
@@ -7,7 +9,8 @@ use crate::secrets::{Algorithm, IntoSecrets, Key};
 /// `webhook-timestamp`.
 ///
 /// Secrets are base64 after an optional `whsec_`. A public key, `whpk_…`, verifies the asymmetric `v1a` signatures instead and
-/// needs the feature `ed25519`; both kinds may be given, and any may match. A private one, `whsk_…`, also signs, for tests.
+/// needs the feature `ed25519`; both kinds may be given, and any may match. A private one, `whsk_…`, also signs, for tests. The
+/// specification asks for secrets of 24 to 64 bytes; a sender that gives others is taken at its word.
 ///
 /// **Id:** `webhook-id`, signed. One in which a dot is followed by a number like a timestamp is refused: what is signed could
 /// then be split in two ways. **Retries:** each sender has its own; the schedule that the specification suggests goes on for 76
@@ -48,8 +51,8 @@ pub fn resend(secrets: impl IntoSecrets) -> Result<Template, ConfigError> {
 
 /// OpenAI: [`standard_webhooks`], but a secret without `whsec_` is the key as it is, and not base64.
 ///
-/// A signature without its `v1,` is refused, though OpenAI's SDKs take it. **Id:** `webhook-id`, signed. **Retries:** up to
-/// 72 hours.
+/// A signature without its `v1,` is refused, though OpenAI's SDKs take it. **Id:** `webhook-id`, signed. **Reported:** retries
+/// up to 72 hours.
 ///
 /// # Errors
 /// When what follows `whsec_` is not base64.
@@ -87,8 +90,22 @@ fn described(builder: TemplateBuilder) -> TemplateBuilder {
 fn standard_key(text: &str) -> Result<Key, ConfigError> {
     let asymmetric = text.strip_prefix("whpk_").or(text.strip_prefix("whsk_"));
     let encoded = asymmetric.unwrap_or_else(|| text.strip_prefix("whsec_").unwrap_or(text));
-    let bytes = Encoding::Base64
-        .secret(encoded)
-        .map_err(|_| ConfigError::secret("Standard Webhooks secrets are base64 after whsec_, and this one is not"))?;
+    let bytes = decoded(encoded)?;
     Key::new(if asymmetric.is_some() { Algorithm::Ed25519 } else { Algorithm::HmacSha256 }, &bytes)
+}
+
+/// A signing token of GitLab, of which none is longer or shorter: one that is was not copied whole.
+pub(super) fn gitlab_key(text: &str) -> Result<Key, ConfigError> {
+    let bytes = decoded(text.strip_prefix("whsec_").unwrap_or(text))?;
+    if bytes.len() != 32 {
+        let hint =
+            "a signing token of GitLab is whsec_ and the base64 of 32 bytes, and this one is not: copy all of it";
+        return Err(ConfigError::secret(hint));
+    }
+    Key::hmac_sha256(&bytes)
+}
+
+fn decoded(text: &str) -> Result<Zeroizing<Vec<u8>>, ConfigError> {
+    let hint = "Standard Webhooks secrets are base64 after whsec_, and this one is not";
+    Encoding::Base64.secret(text).map_err(|_| ConfigError::secret(hint))
 }

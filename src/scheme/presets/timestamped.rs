@@ -21,7 +21,7 @@ pub fn timestamped(secrets: impl IntoSecrets) -> Result<Template, ConfigError> {
 /// Stripe: `Stripe-Signature: t={timestamp},v1={hex}`, HMAC-SHA256 of `{timestamp}.{body}` under the secret's whole text,
 /// `whsec_` included.
 ///
-/// **Id:** JSON `id`, signed. **Retries:** over three days.
+/// **Id:** JSON `id`, signed. **Reported:** retries over three days.
 ///
 /// # Errors
 /// As [`timestamped`].
@@ -32,7 +32,7 @@ pub fn stripe(secrets: impl IntoSecrets) -> Result<Template, ConfigError> {
 /// Paddle Billing: `Paddle-Signature: ts={timestamp};h1={hex}`, HMAC-SHA256 of `{timestamp}:{body}`.
 ///
 /// **Id:** JSON `event_id`, signed. **Timestamps:** five seconds, as in Paddle's SDKs; raise it if your clock is not
-/// synchronised. **Retries:** over three days; Paddle waits 5 s.
+/// synchronised. **Reported:** retries over three days; Paddle waits 5 s.
 ///
 /// # Errors
 /// As [`timestamped`].

@@ -1,24 +1,48 @@
-use std::time::Duration;
+//! The memory store as an inbox, and as a store beside it.
 
-use tower_webhook::store::MemoryStore;
+use std::time::{Duration, SystemTime};
+
+use tower_webhook::EventKey;
+use tower_webhook::inbox::{AnyInbox, Inbox, Parcel};
+use tower_webhook::store::{ClaimRequest, ClaimToken, MemoryStore};
 use tower_webhook::testing::ManualClock;
 use tower_webhook::testing::conformance::{self, Harness};
 
-struct Memory(ManualClock);
+struct Memory {
+    clock: ManualClock,
+    in_use: bool,
+}
+
+impl Memory {
+    fn new(in_use: bool) -> Self {
+        Self { clock: ManualClock::at_unix(1_700_000_000), in_use }
+    }
+}
 
 impl Harness for Memory {
-    type Store = MemoryStore;
+    type Store = AnyInbox;
 
-    async fn store(&self) -> MemoryStore {
-        MemoryStore::builder().clock(self.0.clone()).build()
+    async fn store(&self) -> AnyInbox {
+        let store = MemoryStore::builder().clock(self.clock.clone()).build();
+        if self.in_use {
+            let key = EventKey::new("/elsewhere", None, "evt");
+            let claim = ClaimRequest::new(&key, ClaimToken::random(), Duration::from_secs(30));
+            store.accept(&claim, &Parcel::new("", "", SystemTime::UNIX_EPOCH)).await.expect("room");
+        }
+        AnyInbox::new(store)
     }
 
     async fn pass(&self, time: Duration) {
-        self.0.advance(time);
+        self.clock.advance(time);
     }
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn memory_conforms() {
-    conformance::inbox::run(&Memory(ManualClock::at_unix(1_700_000_000))).await;
+    conformance::inbox::run(&Memory::new(false)).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn store_conforms_while_its_inbox_is_in_use() {
+    conformance::run(&Memory::new(true)).await;
 }

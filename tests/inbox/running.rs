@@ -13,6 +13,9 @@ use tower_webhook::{WebhookEvent, WebhookLayer};
 
 use crate::desk::Desk;
 
+/// Id, type, attempt, label of the secret, when it was signed and received, and what of it is authenticated.
+type Facts = (String, Option<String>, Option<u32>, String, Option<SystemTime>, SystemTime, [bool; 2]);
+
 #[derive(Clone, Debug, PartialEq)]
 struct Seen {
     method: Method,
@@ -21,7 +24,7 @@ struct Seen {
     parameter: String,
     headers: HeaderMap,
     body: Bytes,
-    event: (String, Option<String>, Option<u32>, String, Option<SystemTime>, SystemTime, [bool; 2]),
+    event: Facts,
     held: bool,
 }
 

@@ -5,6 +5,7 @@
 //! cargo run --example ledger --features postgres,sqlite -- --database postgres://me@localhost/mine
 //! cargo run --example send -- --url http://127.0.0.1:3001/webhooks --count 1000 --duplicates 3
 //! curl http://127.0.0.1:3001/balance
+//! cargo run --example ledger --features postgres,sqlite -- --inbox                  # acknowledged at once, paid by a worker
 //! ```
 //!
 //! Deliver an event as often as you like, kill the process wherever you like, stop it for longer than its lease and let it go
@@ -27,7 +28,9 @@ use axum::{Json, Router};
 use clap::Parser;
 use serde::Deserialize;
 use tokio::net::TcpListener;
-use tower_webhook::{HandlerError, WebhookEvent, WebhookLayer, scheme};
+use tower_webhook::inbox::{AnyInbox, Inbox};
+use tower_webhook::worker::RetryPolicy;
+use tower_webhook::{HandlerError, WebhookEvent, WebhookLayer, Worker, scheme};
 
 use self::books::Books;
 
@@ -43,6 +46,9 @@ struct Options {
     /// Where the ledger and the events are: sqlite:PATH or postgres://…
     #[arg(long, default_value = "sqlite:ledger.db")]
     database: String,
+    /// Acknowledges payments as soon as they are stored, and has a worker pay them.
+    #[arg(long)]
+    inbox: bool,
     /// How long a claim holds without renewal.
     #[arg(long, value_parser = milliseconds, default_value = "30000")]
     lease_ms: Duration,
@@ -70,6 +76,7 @@ struct Payment {
 struct Ledger {
     options: Options,
     books: Books,
+    store: AnyInbox,
 }
 
 #[tokio::main]
@@ -77,26 +84,44 @@ async fn main() -> Result<(), Box<dyn Error>> {
     console::print_deliveries();
     let options = Options::parse();
     let (books, store) = Books::open(&options.database).await?;
-    let layer = WebhookLayer::new(scheme::stripe(&*options.secret)?, store)
-        .endpoint("ledger")?
-        .lease(options.lease_ms)?
-        .in_flight_wait(options.wait_ms);
+    let scheme = scheme::stripe(&*options.secret)?;
+    let layer = match options.inbox {
+        false => WebhookLayer::new(scheme, store.clone()),
+        true => WebhookLayer::inbox(scheme, store.clone()),
+    };
+    let layer = layer.endpoint("ledger")?.lease(options.lease_ms)?.in_flight_wait(options.wait_ms);
     let listener = TcpListener::bind(options.listen).await?;
     println!("listening on http://{}", listener.local_addr()?);
-    let app = Router::new()
-        .route("/webhooks", post(on_payment).layer(layer))
-        .route("/balance", get(balance))
-        .with_state(Arc::new(Ledger { options, books }));
+    let (inbox, lease) = (options.inbox, options.lease_ms);
+    let ledger = Arc::new(Ledger { options, books, store: store.clone() });
+    let payments = Router::new().route("/webhooks", post(on_payment)).with_state(ledger.clone());
+    if inbox {
+        let retries = RetryPolicy::new().first_pause(Duration::from_millis(100));
+        let worker = Worker::new(store, payments.clone()).lease(lease)?.retries(retries);
+        tokio::spawn(worker.poll_every(Duration::from_millis(50))?.run(std::future::pending()));
+    }
+    let app = payments
+        .layer(layer)
+        .merge(Router::new().route("/balance", get(balance)).route("/unfinished", get(unfinished)).with_state(ledger));
     axum::serve(listener, app).await?;
     Ok(())
 }
 
 async fn on_payment(State(ledger): State<Arc<Ledger>>, event: WebhookEvent<Payment>) -> Result<(), HandlerError> {
-    let Ledger { options, books } = &*ledger;
-    tokio::time::sleep(options.pause_before_ms).await;
+    let Ledger { options, books, .. } = &*ledger;
+    if !options.pause_before_ms.is_zero() {
+        println!("handling {}", event.id());
+        tokio::time::sleep(options.pause_before_ms).await;
+    }
     books.pay(&event, event.data().amount, options.pause_inside_ms).await?;
     tokio::time::sleep(options.pause_after_ms).await;
     Ok(())
+}
+
+/// How many payments are acknowledged and not paid yet.
+async fn unfinished(State(ledger): State<Arc<Ledger>>) -> Result<Json<u64>, HandlerError> {
+    let counts = ledger.store.counts().await?;
+    Ok(Json(counts.waiting + counts.running))
 }
 
 async fn balance(State(ledger): State<Arc<Ledger>>) -> Result<Json<i64>, HandlerError> {

@@ -8,11 +8,13 @@
 //! cargo run --example receiver -- --list-schemes        # every provider, and how it signs
 //! cargo run --example receiver -- --scheme discord      # each has a demo secret, and a signed request to paste
 //! cargo run --example receiver --features sqlite -- --store sqlite:events.db
+//! cargo run --example receiver --features sqlite -- --store sqlite:events.db --mode inbox --workers 2
 //! cargo run --example receiver --features redis -- --store redis://127.0.0.1
 //! cargo run --example receiver --features postgres -- --store postgres://me@localhost/mine
 //! ```
 //!
-//! Any number of receivers on one store act as one.
+//! Any number of receivers on one store act as one. With `--mode inbox` events are acknowledged as soon as they are stored, and run by
+//! workers, in this process or, with `--workers 0` here, in another.
 
 #[path = "support/console.rs"]
 mod console;
@@ -43,10 +45,12 @@ use clap::Parser;
 use tokio::net::TcpListener;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::watch;
+use tokio::task::JoinSet;
+use tower_webhook::inbox::AnyInbox;
 use tower_webhook::scheme::Scheme;
-use tower_webhook::store::AnyStore;
 use tower_webhook::testing::TestSender;
-use tower_webhook::{HandlerError, WebhookEvent, WebhookLayer};
+use tower_webhook::worker::RetryPolicy;
+use tower_webhook::{HandlerError, WebhookEvent, WebhookLayer, Worker};
 
 use self::schemes::Given;
 
@@ -77,6 +81,18 @@ struct Options {
     /// name.
     #[arg(long, default_value = "memory")]
     store: String,
+    /// Whether the sender waits for the handler, or only until the event is stored.
+    #[arg(long, value_enum, default_value = "inline")]
+    mode: Mode,
+    /// How many workers run the events of an inbox, in this process.
+    #[arg(long, default_value_t = 1)]
+    workers: usize,
+    /// How often a worker tries an event before it is a dead letter.
+    #[arg(long, default_value_t = 20)]
+    attempts: u32,
+    /// The longest that the first pause between two attempts may be, in seconds.
+    #[arg(long, value_parser = seconds, default_value = "5")]
+    retry_pause: Duration,
     /// How far a signed timestamp may be from now, in seconds.
     #[arg(long)]
     tolerance: Option<u64>,
@@ -100,6 +116,12 @@ struct Options {
     fail: Option<String>,
 }
 
+#[derive(Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+enum Mode {
+    Inline,
+    Inbox,
+}
+
 #[tokio::main]
 async fn main() -> Result<(), Box<dyn Error>> {
     let options = Options::parse();
@@ -112,12 +134,20 @@ async fn main() -> Result<(), Box<dyn Error>> {
     let listener = TcpListener::bind(options.listen).await?;
     let origin = format!("http://{}", listener.local_addr()?);
     let scheme = schemes::scheme(&options.scheme, given(&options, &origin))?;
-    let layer = layer(&options, scheme.clone(), stores::open(&options.store).await?)?;
+    let store = stores::open(&options.store).await?;
+    let layer = layer(&options, scheme.clone(), store.clone())?;
     let drain = layer.drain_handle();
 
     let handler = Handler::new(&options)?;
-    let app = Router::new().route("/webhooks", post(on_event)).layer(layer).with_state(Arc::new(handler));
+    let handlers = Router::new().route("/webhooks", post(on_event)).with_state(Arc::new(handler));
+    let app = handlers.clone().layer(layer);
     let terminated = Terminated::listen()?;
+    let mut workers = JoinSet::new();
+    if options.mode == Mode::Inbox {
+        for _ in 0..options.workers {
+            workers.spawn(worker(&options, &store, &handlers)?.run(terminated.clone().wait()));
+        }
+    }
     println!("listening on {origin}");
     print_requests(&options, scheme, &origin);
 
@@ -126,7 +156,8 @@ async fn main() -> Result<(), Box<dyn Error>> {
     terminated.wait().await;
     // The server waits for its connections; the drain also for handlers whose sender has hung up.
     let drained = drain.drain(options.grace).await;
-    println!("drained, {} dropped", drained.dropped);
+    let put_back: usize = workers.join_all().await.iter().map(|drained| drained.dropped).sum();
+    println!("drained, {} dropped", drained.dropped + put_back);
     // Answers are on their way; idle connections need not be waited for.
     let _ = tokio::time::timeout(Duration::from_secs(1), server).await;
     Ok(())
@@ -141,8 +172,12 @@ fn given(options: &Options, origin: &str) -> Given {
     }
 }
 
-fn layer(options: &Options, scheme: impl Scheme, store: AnyStore) -> Result<WebhookLayer, Box<dyn Error>> {
-    let mut layer = WebhookLayer::new(scheme, store).endpoint("receiver")?;
+fn layer(options: &Options, scheme: impl Scheme, store: AnyInbox) -> Result<WebhookLayer, Box<dyn Error>> {
+    let layer = match options.mode {
+        Mode::Inline => WebhookLayer::new(scheme, store),
+        Mode::Inbox => WebhookLayer::inbox(scheme, store),
+    };
+    let mut layer = layer.endpoint("receiver")?;
     if let Some(lease) = options.lease {
         layer = layer.lease(lease)?;
     }
@@ -152,6 +187,15 @@ fn layer(options: &Options, scheme: impl Scheme, store: AnyStore) -> Result<Webh
     Ok(layer)
 }
 
+fn worker(options: &Options, store: &AnyInbox, handlers: &Router) -> Result<Worker<Router>, Box<dyn Error>> {
+    let retries = RetryPolicy::new().max_attempts(options.attempts).first_pause(options.retry_pause);
+    let worker = Worker::new(store.clone(), handlers.clone()).retries(retries).grace(options.grace);
+    Ok(match options.lease {
+        Some(lease) => worker.lease(lease)?,
+        None => worker,
+    })
+}
+
 struct Handler {
     delay: Duration,
     fail: Option<String>,
@@ -159,7 +203,10 @@ struct Handler {
 }
 
 async fn on_event(State(handler): State<Arc<Handler>>, event: WebhookEvent) -> Result<(), HandlerError> {
-    tokio::time::sleep(handler.delay).await;
+    if !handler.delay.is_zero() {
+        println!("handling {}", event.id());
+        tokio::time::sleep(handler.delay).await;
+    }
     if handler.fails(event.event_type().unwrap_or_default()) {
         return Err(HandlerError::transient("asked to fail by --fail"));
     }

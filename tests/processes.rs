@@ -2,6 +2,8 @@
 
 mod support;
 
+#[path = "processes/inbox.rs"]
+mod inbox;
 #[path = "processes/killed.rs"]
 mod killed;
 #[path = "processes/ledger.rs"]

@@ -5,7 +5,8 @@ use std::time::Duration;
 
 use sqlx::sqlite::SqliteConnectOptions;
 use sqlx::{PgPool, SqlitePool};
-use tower_webhook::store::{AnyStore, PostgresStore, SqliteStore};
+use tower_webhook::inbox::AnyInbox;
+use tower_webhook::store::{PostgresStore, SqliteStore};
 use tower_webhook::{HandlerError, WebhookEvent};
 
 pub(crate) enum Books {
@@ -19,7 +20,7 @@ const OPENED: &str = "INSERT INTO account VALUES (1, 0) ON CONFLICT DO NOTHING";
 
 impl Books {
     /// Opens the ledger, and the store that is to be in the same database.
-    pub(crate) async fn open(address: &str) -> Result<(Self, AnyStore), Box<dyn Error>> {
+    pub(crate) async fn open(address: &str) -> Result<(Self, AnyInbox), Box<dyn Error>> {
         if let Some(path) = address.strip_prefix("sqlite:") {
             let options = SqliteConnectOptions::new().filename(path).create_if_missing(true).foreign_keys(true);
             let pool = SqlitePool::connect_with(options).await?;
@@ -27,7 +28,7 @@ impl Books {
             for statement in [ACCOUNT, PAYMENTS, OPENED] {
                 sqlx::query(statement).execute(&pool).await?;
             }
-            return Ok((Self::Sqlite(pool), AnyStore::new(store)));
+            return Ok((Self::Sqlite(pool), AnyInbox::new(store)));
         }
         let pool = PgPool::connect(address).await?;
         let store = PostgresStore::new(pool.clone());
@@ -39,7 +40,7 @@ impl Books {
             sqlx::query(statement).execute(&mut *tx).await?;
         }
         tx.commit().await?;
-        Ok((Self::Postgres(pool), AnyStore::new(store)))
+        Ok((Self::Postgres(pool), AnyInbox::new(store)))
     }
 
     /// The effect, and the event's completion with it.

@@ -2,14 +2,15 @@
 
 use std::error::Error;
 
-use tower_webhook::store::{AnyStore, MemoryStore};
+use tower_webhook::inbox::AnyInbox;
+use tower_webhook::store::MemoryStore;
 
-type Opened = Result<AnyStore, Box<dyn Error>>;
+type Opened = Result<AnyInbox, Box<dyn Error>>;
 
 /// `memory`, `sqlite:PATH`, `redis://…` or `postgres://…`.
 pub(crate) async fn open(address: &str) -> Opened {
     match address.split_once(':') {
-        None if address == "memory" => Ok(AnyStore::new(MemoryStore::new())),
+        None if address == "memory" => Ok(AnyInbox::new(MemoryStore::new())),
         Some(("sqlite", path)) => sqlite(path).await,
         Some(("redis" | "rediss", _)) => redis(address).await,
         Some(("postgres" | "postgresql", _)) => postgres(address).await,
@@ -22,7 +23,7 @@ pub(crate) async fn open(address: &str) -> Opened {
 
 #[cfg(feature = "sqlite")]
 async fn sqlite(path: &str) -> Opened {
-    Ok(AnyStore::new(tower_webhook::store::SqliteStore::open(path).await?))
+    Ok(AnyInbox::new(tower_webhook::store::SqliteStore::open(path).await?))
 }
 
 #[cfg(feature = "redis")]
@@ -32,14 +33,14 @@ async fn redis(address: &str) -> Opened {
     let store = tower_webhook::store::RedisStore::new(pool);
     // What it finds is told through `tracing`, and so on the console.
     store.check().await?;
-    Ok(AnyStore::new(store))
+    Ok(AnyInbox::new(store))
 }
 
 #[cfg(feature = "postgres")]
 async fn postgres(address: &str) -> Opened {
     let store = tower_webhook::store::PostgresStore::new(sqlx::PgPool::connect(address).await?);
     store.migrate().await?;
-    Ok(AnyStore::new(store))
+    Ok(AnyInbox::new(store))
 }
 
 #[cfg(not(feature = "sqlite"))]

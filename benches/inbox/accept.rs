@@ -1,0 +1,36 @@
+//! Accepted events per second, against claims of the same store.
+
+use tower_webhook::inbox::Inbox;
+
+use crate::events::accepts;
+use crate::report::{Report, median};
+use crate::site::Sites;
+use crate::{Effort, load};
+
+pub(crate) async fn measure(report: &mut Report, effort: Effort, sites: &Sites) {
+    one(report, effort, sites, &sites.postgres, "postgres", 40_000.0).await;
+    one(report, effort, sites, &sites.redis, "redis", 150_000.0).await;
+}
+
+async fn one<I: Inbox + Clone>(
+    report: &mut Report,
+    effort: Effort,
+    sites: &Sites,
+    inbox: &I,
+    name: &str,
+    operations: f64,
+) {
+    let operations = (operations * effort.operations) as usize;
+    let mut rates = Vec::new();
+    for _ in 0..effort.rounds {
+        sites.empty().await;
+        let claimed = load::claims(inbox, 64, operations).await.per_second;
+        sites.empty().await;
+        let accepted = accepts(inbox, 64, operations).await.per_second;
+        rates.push((accepted, claimed));
+    }
+    println!("\n{name}, per second, 64 at a time");
+    println!("  {:<34}{:>10.0}", "accepted, with 1 KiB", median(rates.iter().map(|rate| rate.0)));
+    println!("  {:<34}{:>10.0}", "claimed", median(rates.iter().map(|rate| rate.1)));
+    report.number(&format!("accept_vs_claim_{name}"), median(rates.iter().map(|rate| rate.0 / rate.1)));
+}

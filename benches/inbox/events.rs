@@ -1,0 +1,35 @@
+//! Events to accept.
+
+use std::time::SystemTime;
+
+use bytes::Bytes;
+use tower_webhook::inbox::{Inbox, Parcel};
+use tower_webhook::store::{Claim, ClaimRequest, ClaimToken};
+
+use crate::load::{LEASE, Load, new_key};
+
+/// About 1 KiB, behind a head as the layer writes it.
+fn parcel() -> Parcel {
+    let head = Bytes::from_static(
+        b"POST /webhooks\n1700000000000 604800000 1 1 1 1\n\ncontent-type: application/json\nuser-agent: bench\n",
+    );
+    Parcel::new(head, Bytes::from_static(&[b'x'; 1024]), SystemTime::now())
+}
+
+/// Accepts an event that nobody has seen.
+pub(crate) async fn accept_new(inbox: &impl Inbox) {
+    let key = new_key();
+    let claim = ClaimRequest::new(&key, ClaimToken::random(), LEASE).event_type(Some("invoice.paid"));
+    let answer = inbox.accept(&claim, &parcel()).await;
+    assert!(matches!(answer, Ok(Claim::Fresh { .. })), "{answer:?}");
+}
+
+/// Acceptances of new events.
+pub(crate) async fn accepts<I: Inbox + Clone>(inbox: &I, concurrency: usize, operations: usize) -> Load {
+    let inbox = inbox.clone();
+    Load::run(concurrency, operations, move || {
+        let inbox = inbox.clone();
+        async move { accept_new(&inbox).await }
+    })
+    .await
+}

@@ -1,0 +1,163 @@
+//! Workers in processes of their own, killed and stopped: nothing that was acknowledged is lost, and with effect and completion in
+//! one transaction nothing is doubled.
+
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+use tokio::task::JoinSet;
+
+use super::killed::acknowledged;
+use super::site::Site;
+use crate::support::checker::Dice;
+use crate::support::process::{LedgerFile, Process};
+use crate::support::socket::PATIENCE;
+
+/// How often workers are killed under load: on each of two transactional stores, so 200 times in all, and on Redis.
+const KILLS: usize = 100;
+const KILLS_ON_REDIS: usize = 30;
+const EVENTS_PER_KILL: usize = 3;
+
+fn receiver(site: &Site, ledger: &LedgerFile, arguments: &[&str]) -> Process {
+    let ours = ["--mode", "inbox", "--store", &site.address, "--ledger", ledger.path(), "--retry-pause", "0.1"];
+    Process::start("receiver", &[&ours, arguments].concat())
+}
+
+fn ledger(site: &Site, arguments: &[&str]) -> Process {
+    Process::start("ledger", &[&["--inbox", "--database", &site.address], arguments].concat())
+}
+
+async fn number(process: &Process, path: &str) -> i64 {
+    let body = Process::get(process.address, path).await.expect("an answer");
+    body.parse().expect("a number")
+}
+
+/// The ids in a ledger's lines, and the attempts.
+fn effects(ledger: &LedgerFile) -> Vec<(String, u64)> {
+    let line = |line: &String| -> (String, u64) {
+        let line: serde_json::Value = serde_json::from_str(line).expect("a line of the ledger");
+        (line["id"].as_str().expect("an id").to_owned(), line["attempt"].as_u64().unwrap_or_default())
+    };
+    ledger.lines().iter().map(line).collect()
+}
+
+async fn until(what: &str, mut is_so: impl AsyncFnMut() -> bool) {
+    let polling = async {
+        while !is_so().await {
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+    };
+    tokio::time::timeout(PATIENCE, polling).await.unwrap_or_else(|_| panic!("never: {what}"));
+}
+
+#[tokio::test]
+async fn row_37_event_of_a_killed_worker_is_run_by_another() {
+    for site in Site::all() {
+        let ledger = LedgerFile::new(&format!("row-37-{}", site.name));
+        let mut killed = receiver(&site, &ledger, &["--lease", "1", "--handler-delay-ms", "600000"]);
+        assert_eq!(Process::deliver(killed.address, "evt_1").await, Some(200), "{}", site.name);
+        killed.printed("handling evt_1").await;
+        killed.signal("KILL");
+        let survivor = receiver(&site, &ledger, &["--lease", "1"]);
+        until("the event is run", async || !effects(&ledger).is_empty()).await;
+        assert_eq!(effects(&ledger), [("evt_1".to_owned(), 2)], "{}: attempt + 1", site.name);
+        assert_eq!(Process::deliver(survivor.address, "evt_1").await, Some(200), "{}: a duplicate", site.name);
+        assert_eq!(effects(&ledger).len(), 1, "{}", site.name);
+    }
+}
+
+#[tokio::test]
+async fn row_38_event_that_always_fails_is_given_up_and_others_are_not_blocked() {
+    for site in Site::all() {
+        let ledger = LedgerFile::new(&format!("row-38-{}", site.name));
+        let failing = ["--fail", "test.event", "--attempts", "3"];
+        let mut process = receiver(&site, &ledger, &failing);
+        assert_eq!(Process::deliver(process.address, "evt_1").await, Some(200), "{}", site.name);
+        process.printed("buried").await;
+        assert!(effects(&ledger).is_empty(), "{}", site.name);
+        assert_eq!(Process::deliver(process.address, "evt_1").await, Some(200), "{}: done with", site.name);
+        process.signal("KILL");
+        let process = receiver(&site, &ledger, &[]);
+        assert_eq!(Process::deliver(process.address, "evt_2").await, Some(200), "{}", site.name);
+        until("the other event is run", async || effects(&ledger) == [("evt_2".to_owned(), 1)]).await;
+    }
+}
+
+/// A worker that is stopped for longer than its lease, and then goes on.
+#[tokio::test]
+async fn zombie_worker_pays_nothing() {
+    for site in Site::transactional() {
+        let mut zombie = ledger(&site, &["--lease-ms", "1000", "--pause-before-ms", "700"]);
+        assert_eq!(Process::deliver(zombie.address, "evt_1").await, Some(200), "{}", site.name);
+        zombie.printed("handling evt_1").await;
+        zombie.signal("STOP");
+        let owner = ledger(&site, &["--lease-ms", "1000"]);
+        until("the event is paid", async || number(&owner, "/balance").await == 1).await;
+        zombie.signal("CONT");
+        zombie.printed("lost ").await;
+        assert_eq!(number(&owner, "/balance").await, 1, "{}", site.name);
+    }
+}
+
+/// `FAULTS_SEED` plays another storm.
+#[tokio::test]
+async fn balance_is_exact_however_often_workers_are_killed() {
+    let seed = std::env::var("FAULTS_SEED").map_or(1, |seed| seed.parse().expect("a number"));
+    println!("seed {seed}");
+    for site in Site::transactional() {
+        let mut dice = Dice::new(seed);
+        let pauses = ["--lease-ms", "300", "--pause-before-ms", "5", "--pause-inside-ms", "5", "--pause-after-ms", "5"];
+        let mut events = 0;
+        for _ in 0..KILLS {
+            let process = ledger(&site, &pauses);
+            deliver(&process, events..events + EVENTS_PER_KILL);
+            events += EVENTS_PER_KILL;
+            tokio::time::sleep(Duration::from_millis(dice.below(60) as u64)).await;
+            process.signal("KILL");
+        }
+        let last = ledger(&site, &["--lease-ms", "300"]);
+        for event in 0..events {
+            acknowledged(&last, &format!("evt_{event}")).await;
+        }
+        until("nothing is left", async || number(&last, "/unfinished").await == 0).await;
+        assert_eq!(number(&last, "/balance").await, events as i64, "{}, seed {seed}", site.name);
+    }
+}
+
+/// Without a common transaction an event may run twice, but none that was acknowledged is lost.
+#[tokio::test]
+async fn acknowledged_events_are_run_however_often_workers_are_killed() {
+    let seed = std::env::var("FAULTS_SEED").map_or(1, |seed| seed.parse().expect("a number"));
+    println!("seed {seed}");
+    let (site, mut dice) = (Site::redis(), Dice::new(seed));
+    let ledger = LedgerFile::new("inbox-storm-redis");
+    let mut events = 0;
+    let mut deliveries = Vec::new();
+    for _ in 0..KILLS_ON_REDIS {
+        let process = receiver(&site, &ledger, &["--lease", "0.3", "--handler-delay-ms", "5"]);
+        deliveries.push(deliver(&process, events..events + EVENTS_PER_KILL));
+        events += EVENTS_PER_KILL;
+        tokio::time::sleep(Duration::from_millis(dice.below(60) as u64)).await;
+        process.signal("KILL");
+    }
+    let mut acknowledged = BTreeSet::new();
+    for delivery in deliveries {
+        acknowledged.extend(delivery.join_all().await.into_iter().flatten());
+    }
+    assert!(!acknowledged.is_empty(), "seed {seed}: some were acknowledged");
+    let _last = receiver(&site, &ledger, &["--lease", "0.3"]);
+    until("all are run", async || {
+        let run: BTreeSet<_> = effects(&ledger).into_iter().map(|(id, _)| id).collect();
+        acknowledged.is_subset(&run)
+    })
+    .await;
+}
+
+/// Starts a delivery of each event, and says which were acknowledged.
+fn deliver(process: &Process, events: std::ops::Range<usize>) -> JoinSet<Option<String>> {
+    let mut deliveries = JoinSet::new();
+    for event in events {
+        let (address, id) = (process.address, format!("evt_{event}"));
+        deliveries.spawn(async move { (Process::deliver(address, &id).await == Some(200)).then_some(id) });
+    }
+    deliveries
+}

@@ -110,17 +110,23 @@ impl SqliteStore {
     }
 
     /// Asks again while another connection holds the lock, until the wait is over. Between the questions, and not in one:
-    /// a batch that waited would keep those waiting who only read.
+    /// a batch that waited would keep those waiting who only read. In the end the error says whether any of the questions may
+    /// have taken effect.
     async fn unless_locked<T, F>(&self, ask: impl Fn() -> F) -> Result<T, StoreError>
     where
         F: Future<Output = Result<T, StoreError>>,
     {
         let until = Instant::now() + self.lock_wait;
         let mut pause = FIRST_PAUSE;
+        let mut kind = StoreErrorKind::Locked;
         loop {
             match ask().await {
-                Err(error) if error.kind() == StoreErrorKind::Locked && Instant::now() < until => {}
+                Err(error) if error.kind() == StoreErrorKind::Locked => {}
+                Err(error) if error.kind() == StoreErrorKind::TimedOut => kind = StoreErrorKind::TimedOut,
                 answer => return answer,
+            }
+            if Instant::now() >= until {
+                return Err(StoreError::new(kind));
             }
             tokio::time::sleep_until(until.min(Instant::now() + pause)).await;
             pause = (pause * 2).min(LONGEST_PAUSE);

@@ -30,4 +30,6 @@ mod sqlite {
     mod database;
     #[path = "../exactly_once/storm.rs"]
     mod storm;
+    #[path = "../exactly_once/write_lock.rs"]
+    mod write_lock;
 }

@@ -68,6 +68,8 @@ impl Harness for Open {
     }
 }
 
+const SEQUENCES: u32 = 10_000;
+
 fn clock() -> ManualClock {
     ManualClock::at_unix(1_700_000_000)
 }
@@ -76,19 +78,19 @@ fn clock() -> ManualClock {
 async fn closed_breaker_is_a_store() {
     let harness = Closed { clock: clock(), fallback: false };
     conformance::run(&harness).await;
-    conformance::model(&harness, 1, 1_000).await;
+    conformance::model(&harness, 1, SEQUENCES).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn closed_breaker_with_a_fallback_is_a_store() {
     let harness = Closed { clock: clock(), fallback: true };
     conformance::run(&harness).await;
-    conformance::model(&harness, 2, 1_000).await;
+    conformance::model(&harness, 2, SEQUENCES).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn fallback_of_an_open_breaker_is_a_store() {
     let harness = Open(clock());
     conformance::run(&harness).await;
-    conformance::model(&harness, 3, 1_000).await;
+    conformance::model(&harness, 3, SEQUENCES).await;
 }

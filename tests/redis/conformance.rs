@@ -26,6 +26,16 @@ async fn cluster_conforms() {
     conformance::run(&Shifting::new(cluster_pool(&cluster), &cluster.nodes[..3], "cluster").await).await;
 }
 
+/// On connections of their own, with another command behind each, and with repetitions that write again.
+#[tokio::test(flavor = "multi_thread")]
+async fn server_whose_replica_is_waited_for_conforms() {
+    let servers = [RedisServer::start()];
+    let replica = RedisServer::replica_of(&servers[0]);
+    conformance::run(&Shifting::new(pool(&servers[0]), &servers, "waiting").await.waiting_for(1)).await;
+    assert_ne!(servers[0].command(&["INFO", "commandstats"]).find("cmdstat_wait:"), None);
+    drop(replica);
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn ten_thousand_random_sequences_agree_with_the_model() {
     const TASKS: u64 = 100;

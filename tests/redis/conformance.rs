@@ -5,6 +5,7 @@ use tower_webhook::testing::conformance;
 
 use crate::harness::{Shifting, cluster_pool, pool, pool_of};
 use crate::old_server::OldServer;
+use crate::support::checker::asked_seed;
 use crate::support::redis_server::{RedisCluster, RedisServer};
 
 #[tokio::test(flavor = "multi_thread")]
@@ -41,8 +42,8 @@ async fn ten_thousand_random_sequences_agree_with_the_model() {
     const TASKS: u64 = 100;
     let servers = [RedisServer::start()];
     let harness = Shifting::new(pool(&servers[0]), &servers, "model").await;
-    let seed = u64::from(std::process::id());
-    println!("seeds {seed} to {}", seed + TASKS - 1);
+    let seed = asked_seed().unwrap_or(u64::from(std::process::id()));
+    println!("FAULTS_SEED={seed}");
     let mut tasks = JoinSet::new();
     for task in 0..TASKS {
         let own = harness.another(&format!("model{task}"));

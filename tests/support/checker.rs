@@ -77,6 +77,11 @@ impl Ledger {
     }
 }
 
+/// The seed that is asked for, if one is: one name for all tests that play with chance.
+pub fn asked_seed() -> Option<u64> {
+    std::env::var("FAULTS_SEED").ok().map(|seed| seed.parse().expect("FAULTS_SEED is a number"))
+}
+
 /// A small generator: one seed, one scenario.
 #[derive(Clone, Debug)]
 pub struct Dice(u64);

@@ -39,6 +39,12 @@ const LONGEST_PAUSE: Duration = Duration::from_millis(50);
 /// `/proc`, on the time that has passed since the store was opened, counted from the wall clock's time then.) Retention is on the wall
 /// clock, being longer than machines stay up. All processes have to be on one machine, as SQLite's WAL mode demands anyway.
 ///
+/// The boot clock is read from `/proc/uptime`, and has to be the same for all of them. Ordinary containers have the machine's.
+/// Under lxcfs (LXC, Incus) it begins with the container, and in a time namespace it may have an offset. Leases of processes
+/// with another clock then end too early, so that an event runs twice at once, or too late; and after a restart of such a
+/// container, which sets its clock back, its own of before seem to hold on for as long as it had been up. Do not share a file
+/// among containers like these, and have them see the machine's `/proc/uptime`.
+///
 /// Clones share one connection.
 #[derive(Clone)]
 pub struct SqliteStore {

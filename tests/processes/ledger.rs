@@ -89,7 +89,7 @@ async fn balance_is_exact_however_often_the_ledger_is_killed() {
                 let address = process.address;
                 deliveries.spawn(async move { (event, Process::deliver(address, &format!("evt_{event}")).await) });
             }
-            tokio::time::sleep(Duration::from_millis(dice.below(250) as u64)).await;
+            tokio::time::sleep(Duration::from_millis(dice.below(250))).await;
             process.signal("KILL");
             for (event, status) in deliveries.join_all().await {
                 if status == Some(200) {

@@ -31,7 +31,8 @@ const LONGEST_PAUSE: Duration = Duration::from_millis(50);
 /// SQLite lets one connection write at a time. While a handler's transaction is open, a call that has to write waits, and fails
 /// with [`StoreErrorKind::Locked`] after [`lock_wait`](SqliteStoreBuilder::lock_wait): new events get a 503, and leases of running ones
 /// are not renewed. Keep transactions short; a third of the lease at the very most. Calls that only read are answered all the
-/// while: duplicates of completed events, and claims of what is in flight.
+/// while: duplicates of completed events, and claims of what is in flight. Where other processes wrote in between, so that a part
+/// of a batch may have been written, it is [`StoreErrorKind::TimedOut`] instead.
 ///
 /// # Clocks
 ///

@@ -89,7 +89,7 @@ impl Writer {
     async fn run<'b>(&self, connection: &mut SqliteConnection, batch: &'b [Question]) -> (Plan<'b>, Result<(), Fault>) {
         let mut plan = Plan::of_nothing();
         for attempt in 0..ATTEMPTS {
-            // Every attempt but the last has written a part.
+            // An attempt before this one may have written a part.
             let fault = |fault: Fault| Err(if attempt > 0 { fault.half_way() } else { fault });
             plan = match self.plan(connection, batch).await {
                 Ok(plan) => plan,

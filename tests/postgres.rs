@@ -15,6 +15,24 @@ mod conformance;
 mod enlisted;
 #[path = "postgres/locks.rs"]
 mod locks;
+#[path = "postgres/inbox_accepting.rs"]
+mod inbox_accepting;
+#[path = "postgres/inbox_desk.rs"]
+mod inbox_desk;
+#[path = "postgres/inbox_plans.rs"]
+mod inbox_plans;
+#[path = "postgres/inbox_purging.rs"]
+mod inbox_purging;
+#[path = "postgres/inbox_restart.rs"]
+mod inbox_restart;
+#[path = "postgres/inbox_together.rs"]
+mod inbox_together;
+#[path = "postgres/inbox_transactions.rs"]
+mod inbox_transactions;
+#[path = "postgres/inbox_waking.rs"]
+mod inbox_waking;
+#[path = "postgres/inbox_worker.rs"]
+mod inbox_worker;
 #[path = "postgres/outage.rs"]
 mod outage;
 #[path = "postgres/purging.rs"]

@@ -84,7 +84,9 @@ impl Bed {
 /// A statement for [`Bed::run`] that brings every end nearer.
 pub(crate) fn shift(time: Duration) -> String {
     let by = format!("interval '{} milliseconds'", time.as_millis());
-    format!("UPDATE events SET lease_until = lease_until - {by}, expires_at = expires_at - {by}")
+    format!(
+        "UPDATE events SET lease_until = lease_until - {by}, expires_at = expires_at - {by}, due_at = due_at - {by}"
+    )
 }
 
 /// A busy machine is not what most tests are about.

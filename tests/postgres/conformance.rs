@@ -42,6 +42,11 @@ async fn postgres_store_keeps_the_contract() {
     conformance::run(&Tables::default()).await;
 }
 
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn postgres_inbox_keeps_the_contract() {
+    conformance::inbox::run(&Tables::default()).await;
+}
+
 const SEED: u64 = 0x0507_6e55;
 const SEQUENCES: u32 = 10_000;
 const AT_ONCE: u32 = 200;

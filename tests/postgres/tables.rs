@@ -78,12 +78,8 @@ async fn printed_schema_is_all_that_is_needed() {
     let key = key("evt_1");
     let claim = ClaimRequest::new(&key, ClaimToken::random(), WEEK);
     assert_eq!(store.claim(&claim).await.expect("an answer"), FRESH);
-    assert_eq!(
-        SCHEMA_SQL
-            .replace("webhook_events_expires_at", r#""by_hand_expires_at""#)
-            .replace("webhook_events", r#""by_hand""#),
-        store.schema_sql()
-    );
+    let unquoted = store.schema_sql().replace('"', "");
+    assert_eq!(unquoted.replace("by_hand", "webhook_events"), SCHEMA_SQL.replace('"', ""));
 }
 
 #[tokio::test]

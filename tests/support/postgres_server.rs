@@ -139,8 +139,15 @@ impl PostgresServer {
     pub fn kill(&mut self) {
         // Stopped first, so that it starts no children meanwhile.
         self.signal("-STOP");
+        let children = self.children();
         self.signal("-KILL");
         self.postmaster.wait().expect("its end");
+        // One that waits for the disk takes a while to die, and until then another server does not start.
+        let begun = Instant::now();
+        while children.split_whitespace().any(is_alive) {
+            assert!(begun.elapsed() < PATIENCE, "it does not end");
+            std::thread::sleep(Duration::from_millis(5));
+        }
     }
 
     /// SIGSTOP: it is there and does not answer.
@@ -170,10 +177,15 @@ impl PostgresServer {
     }
 
     fn signal(&self, signal: &str) {
-        let pid = self.postmaster.id();
-        let children = fs::read_to_string(format!("/proc/{pid}/task/{pid}/children")).unwrap_or_default();
+        let (pid, children) = (self.postmaster.id(), self.children());
         // The children may be gone by now, so what `kill` makes of it is of no interest.
         let _ = Command::new("kill").arg(signal).arg(pid.to_string()).args(children.split_whitespace()).output();
+    }
+
+    /// The ids of its processes, but for the first.
+    fn children(&self) -> String {
+        let pid = self.postmaster.id();
+        fs::read_to_string(format!("/proc/{pid}/task/{pid}/children")).unwrap_or_default()
     }
 
     fn wait_until_ready(&self) {
@@ -195,6 +207,12 @@ impl Drop for PostgresServer {
         let _ = self.watchdog.wait();
         let _ = self.postmaster.wait();
     }
+}
+
+/// Whether there is such a process, and not only its exit status.
+fn is_alive(pid: &str) -> bool {
+    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+    stat.rsplit_once(") ").is_some_and(|(_, rest)| !rest.starts_with(['Z', 'X']))
 }
 
 fn launch(directory: &Path, port: u16, settings: &Settings) -> Child {

@@ -5,9 +5,11 @@ use sqlx::query::Query;
 use sqlx::{AssertSqlSafe, Row as _};
 
 use super::lane::{Sheet, place};
+use super::parcel::Kept;
 use super::settle::Settle;
 use super::text::{milliseconds, storable};
 use crate::EventKey;
+use crate::inbox::Parcel;
 use crate::store::{Claim, ClaimRequest, ClaimToken, Fingerprint};
 
 /// One claim, as it is asked for in a batch.
@@ -17,6 +19,8 @@ pub(super) struct Bid {
     lease_ms: i64,
     fingerprint: Fingerprint,
     event_type: Option<Box<str>>,
+    /// Not to be run now, but to be kept for a worker.
+    kept: Option<Kept>,
 }
 
 /// How it was answered.
@@ -46,6 +50,11 @@ pub(super) enum Said {
         holder: ClaimToken,
         fingerprint: Fingerprint,
     },
+    /// An inbox has it, and it is going to be run.
+    Queued {
+        holder: ClaimToken,
+        fingerprint: Fingerprint,
+    },
     Completed {
         fingerprint: Fingerprint,
     },
@@ -58,13 +67,14 @@ pub(super) enum Said {
 }
 
 impl Bid {
-    pub(super) fn new(request: &ClaimRequest<'_>) -> Self {
+    pub(super) fn new(request: &ClaimRequest<'_>, parcel: Option<&Parcel>) -> Self {
         Self {
             key: request.key.clone(),
             token: request.token,
             lease_ms: milliseconds(request.lease),
             fingerprint: request.fingerprint,
             event_type: request.event_type.map(storable),
+            kept: parcel.map(Kept::of),
         }
     }
 
@@ -76,9 +86,14 @@ impl Bid {
         self.token
     }
 
-    /// Gives the claim back that this bid has won.
-    pub(super) fn taken_back(self, fence: i64) -> Settle {
-        Settle::unheard(self.key, self.token, fence)
+    /// What is to be kept for a worker, if it is not a claim to run the event at once.
+    pub(super) fn kept(&self) -> Option<&Kept> {
+        self.kept.as_ref()
+    }
+
+    /// Gives the claim back that this bid has won. What was accepted stays so: it is going to be run, whoever knows.
+    pub(super) fn taken_back(self, fence: i64) -> Option<Settle> {
+        self.kept.is_none().then(|| Settle::unheard(self.key, self.token, fence))
     }
 
     /// What this bid is answered, when the statement was asked for `leader`. `alone`: nobody else asked under the same token.
@@ -88,7 +103,15 @@ impl Bid {
             Said::Fresh { attempt, fence } if self.token == leader.token => {
                 Bidden::Fresh { attempt, fence: alone.then_some(fence) }
             }
+            Said::Fresh { .. } if leader.kept.is_some() => {
+                Bidden::Answered(Claim::Accepted { same_body: same_body(leader.fingerprint) })
+            }
             Said::Fresh { .. } => Bidden::Answered(Claim::InFlight { same_body: same_body(leader.fingerprint) }),
+            // It was accepted before under this very token, and the reply lost.
+            Said::Queued { holder, .. } if self.kept.is_some() && holder == self.token => {
+                Bidden::Fresh { attempt: 1, fence: None }
+            }
+            Said::Queued { fingerprint, .. } => Bidden::Answered(Claim::Accepted { same_body: same_body(fingerprint) }),
             // One's own claim, which is free to take: the statement was not asked for this token.
             Said::Running { holder, fingerprint } if holder == self.token => {
                 Bidden::Contended { same_body: same_body(fingerprint) }
@@ -103,15 +126,33 @@ impl Bid {
     }
 }
 
+/// What is written of a bid.
+type Writes = for<'q> fn(&Arc<str>, &[&'q Bid]) -> Query<'q, Postgres, PgArguments>;
+
 /// Claims, in the order of their keys.
-pub(super) struct ClaimSheet(pub(super) Arc<str>);
+pub(super) struct ClaimSheet {
+    sql: Arc<str>,
+    writes: Writes,
+}
+
+impl ClaimSheet {
+    /// To run events at once.
+    pub(super) fn inline(sql: &Arc<str>) -> Self {
+        Self { sql: sql.clone(), writes: claims }
+    }
+
+    /// To keep them for a worker.
+    pub(super) fn kept(sql: &Arc<str>) -> Self {
+        Self { sql: sql.clone(), writes: parcels }
+    }
+}
 
 impl Sheet for ClaimSheet {
     type Row = Bid;
     type Outcome = Said;
 
     fn query<'q>(&self, bids: &[&'q Bid]) -> Query<'q, Postgres, PgArguments> {
-        query(&self.0, bids)
+        (self.writes)(&self.sql, bids)
     }
 
     fn read(&self, bids: &[&Bid], answer: &[PgRow]) -> Result<Vec<Said>, sqlx::Error> {
@@ -127,14 +168,27 @@ impl Sheet for ClaimSheet {
 }
 
 /// Claims that are free to take; `None` for what was not.
-pub(super) struct TakeoverSheet(pub(super) Arc<str>);
+pub(super) struct TakeoverSheet {
+    sql: Arc<str>,
+    writes: Writes,
+}
+
+impl TakeoverSheet {
+    pub(super) fn inline(sql: &Arc<str>) -> Self {
+        Self { sql: sql.clone(), writes: claims }
+    }
+
+    pub(super) fn kept(sql: &Arc<str>) -> Self {
+        Self { sql: sql.clone(), writes: parcels }
+    }
+}
 
 impl Sheet for TakeoverSheet {
     type Row = Bid;
     type Outcome = Option<Said>;
 
     fn query<'q>(&self, bids: &[&'q Bid]) -> Query<'q, Postgres, PgArguments> {
-        query(&self.0, bids)
+        (self.writes)(&self.sql, bids)
     }
 
     fn read(&self, bids: &[&Bid], answer: &[PgRow]) -> Result<Vec<Option<Said>>, sqlx::Error> {
@@ -148,13 +202,28 @@ impl Sheet for TakeoverSheet {
     }
 }
 
-fn query<'q>(sql: &Arc<str>, bids: &[&'q Bid]) -> Query<'q, Postgres, PgArguments> {
+fn claims<'q>(sql: &Arc<str>, bids: &[&'q Bid]) -> Query<'q, Postgres, PgArguments> {
     sqlx::query(AssertSqlSafe(sql.clone()))
         .bind(bids.iter().map(|bid| bid.key()).collect::<Vec<_>>())
         .bind(bids.iter().map(|bid| bid.token.as_bytes().as_slice()).collect::<Vec<_>>())
         .bind(bids.iter().map(|bid| bid.lease_ms).collect::<Vec<_>>())
         .bind(bids.iter().map(|bid| bid.fingerprint.as_u64().cast_signed()).collect::<Vec<_>>())
         .bind(bids.iter().map(|bid| bid.event_type.as_deref()).collect::<Vec<_>>())
+}
+
+fn parcels<'q>(sql: &Arc<str>, bids: &[&'q Bid]) -> Query<'q, Postgres, PgArguments> {
+    let kept = || bids.iter().map(|bid| bid.kept.as_ref());
+    sqlx::query(AssertSqlSafe(sql.clone()))
+        .bind(bids.iter().map(|bid| bid.key()).collect::<Vec<_>>())
+        .bind(bids.iter().map(|bid| bid.token.as_bytes().as_slice()).collect::<Vec<_>>())
+        .bind(bids.iter().map(|bid| bid.fingerprint.as_u64().cast_signed()).collect::<Vec<_>>())
+        .bind(bids.iter().map(|bid| bid.event_type.as_deref()).collect::<Vec<_>>())
+        .bind(bids.iter().map(|bid| bid.key.endpoint()).collect::<Vec<_>>())
+        .bind(kept().map(|kept| kept.map(|kept| kept.received_ms)).collect::<Vec<_>>())
+        .bind(kept().map(|kept| kept.map(|kept| &*kept.head)).collect::<Vec<_>>())
+        .bind(kept().map(|kept| kept.map(|kept| &*kept.body)).collect::<Vec<_>>())
+        .bind(kept().map(|kept| kept?.order_key.as_deref()).collect::<Vec<_>>())
+        .bind(kept().map(|kept| kept?.sequence).collect::<Vec<_>>())
 }
 
 fn read(row: &PgRow) -> Result<Said, sqlx::Error> {
@@ -166,9 +235,12 @@ fn read(row: &PgRow) -> Result<Said, sqlx::Error> {
     let fingerprint = Fingerprint::from_u64(fingerprint.cast_unsigned());
     match state {
         "free" => Ok(Said::Free { fingerprint }),
-        "running" => {
-            let holder: [u8; 16] = row.try_get(2)?;
-            Ok(Said::Running { holder: ClaimToken::from_bytes(holder), fingerprint })
+        "running" | "accepted" => {
+            let holder = ClaimToken::from_bytes(row.try_get(2)?);
+            Ok(match state {
+                "running" => Said::Running { holder, fingerprint },
+                _ => Said::Queued { holder, fingerprint },
+            })
         }
         "completed" | "failed" => Ok(Said::Completed { fingerprint }),
         other => Err(sqlx::Error::Decode(format!("an event's state is {other:?}").into())),

@@ -3,6 +3,7 @@ use std::time::Duration;
 use sqlx::PgPool;
 use tokio::time::Instant;
 
+use super::bell::Bell;
 use super::bid::{Bid, Bidden, ClaimSheet, Said, TakeoverSheet};
 use super::fault::{Fault, Remedy};
 use super::lane::Lane;
@@ -15,33 +16,69 @@ use crate::store::group::{Answers, Engine, Group};
 /// to wait.
 const LOCK_TIMEOUT: Duration = Duration::from_millis(100);
 
-/// Answers batches of claims on a connection of its own.
+/// How many bytes of parcels go into one statement: more would only make the first of them wait for the last.
+const HEAVIEST: usize = 4 * 1024 * 1024;
+
+/// Answers batches of claims on a connection of its own, those that a worker is to run included: claims of one key meet in
+/// one batch, whatever they are for.
 pub(super) struct Claims {
     lane: Lane,
+    inline: Verbs,
+    kept: Verbs,
+    settles: Group<Settles>,
+    bell: Bell,
+}
+
+/// The statements that claim.
+struct Verbs {
     claim: ClaimSheet,
     takeover: TakeoverSheet,
-    settles: Group<Settles>,
 }
 
 impl Claims {
-    pub(super) fn new(pool: PgPool, deadline: Duration, statements: &Statements, settles: Group<Settles>) -> Self {
+    pub(super) fn new(
+        pool: PgPool,
+        deadline: Duration,
+        statements: &Statements,
+        settles: Group<Settles>,
+        bell: Bell,
+    ) -> Self {
+        let Statements { claim, takeover, accept, accept_takeover, .. } = statements;
         Self {
             lane: Lane::new("tower-webhook claims", pool, deadline, LOCK_TIMEOUT),
-            claim: ClaimSheet(statements.claim.clone()),
-            takeover: TakeoverSheet(statements.takeover.clone()),
+            inline: Verbs { claim: ClaimSheet::inline(claim), takeover: TakeoverSheet::inline(takeover) },
+            kept: Verbs { claim: ClaimSheet::kept(accept), takeover: TakeoverSheet::kept(accept_takeover) },
             settles,
+            bell,
         }
     }
 
-    /// What becomes of bids for different keys. Most take one statement; those for claims that are free to take, another.
+    /// What becomes of bids for different keys.
     async fn ask(&self, bids: &[&Bid], until: Instant) -> Vec<Result<Said, Fault>> {
-        let mut said = self.lane.ask(&self.claim, bids, until).await;
+        let mut said: Vec<_> = bids.iter().map(|_| Err(Fault::timed_out())).collect();
+        for part in parts(bids) {
+            let asked: Vec<&Bid> = part.iter().map(|at| bids[*at]).collect();
+            let is_kept = asked.first().is_some_and(|bid| bid.kept().is_some());
+            let answers = self.ask_part(if is_kept { &self.kept } else { &self.inline }, &asked, until).await;
+            if is_kept && answers.iter().any(|said| matches!(said, Ok(Said::Fresh { .. }))) {
+                self.bell.ring();
+            }
+            for (at, answer) in part.into_iter().zip(answers) {
+                said[at] = answer;
+            }
+        }
+        said
+    }
+
+    /// Most take one statement; those for claims that are free to take, another.
+    async fn ask_part(&self, verbs: &Verbs, bids: &[&Bid], until: Instant) -> Vec<Result<Said, Fault>> {
+        let mut said = self.lane.ask(&verbs.claim, bids, until).await;
         let free: Vec<usize> = (0..bids.len()).filter(|at| matches!(said[*at], Ok(Said::Free { .. }))).collect();
         if free.is_empty() {
             return said;
         }
         let to_take: Vec<&Bid> = free.iter().map(|at| bids[*at]).collect();
-        for (at, taken) in free.into_iter().zip(self.lane.ask(&self.takeover, &to_take, until).await) {
+        for (at, taken) in free.into_iter().zip(self.lane.ask(&verbs.takeover, &to_take, until).await) {
             match taken {
                 Ok(Some(fresh)) => said[at] = Ok(fresh),
                 // Somebody else was faster, or holds the row.
@@ -80,10 +117,34 @@ impl Engine for Claims {
 
     fn unheard(&self, bid: Bid, answer: Bidden) {
         // By the fence too: whoever asked may have asked again since, and hold the claim now.
-        if let Bidden::Fresh { fence: Some(fence), .. } = answer {
-            self.settles.tell(bid.taken_back(fence));
+        if let Bidden::Fresh { fence: Some(fence), .. } = answer
+            && let Some(settle) = bid.taken_back(fence)
+        {
+            self.settles.tell(settle);
         }
     }
+}
+
+/// The places of bids that share a statement: those of one kind, and no more than it should carry.
+fn parts(bids: &[&Bid]) -> Vec<Vec<usize>> {
+    let (mut inline, mut kept): (Vec<usize>, Vec<Vec<usize>>) = Default::default();
+    let mut weight = usize::MAX;
+    for (at, bid) in bids.iter().enumerate() {
+        let Some(parcel) = bid.kept() else {
+            inline.push(at);
+            continue;
+        };
+        weight = weight.saturating_add(parcel.weight());
+        match kept.last_mut() {
+            Some(part) if weight <= HEAVIEST => part.push(at),
+            _ => {
+                kept.push(vec![at]);
+                weight = parcel.weight();
+            }
+        }
+    }
+    kept.extend((!inline.is_empty()).then_some(inline));
+    kept
 }
 
 /// That somebody's transaction is inserting the key is an answer, too.

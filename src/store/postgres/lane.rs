@@ -62,6 +62,12 @@ impl Lane {
         Self { name, pool, settings, deadline, kept: Mutex::new(None) }
     }
 
+    /// The same, with settings of its own.
+    pub(super) fn with(mut self, settings: &str) -> Self {
+        self.settings = format!("{}; {settings}", self.settings);
+        self
+    }
+
     /// By when a batch that is begun now has to be answered.
     pub(super) fn until(&self) -> Instant {
         Instant::now() + self.deadline
@@ -91,13 +97,21 @@ impl Lane {
     }
 
     async fn ask_part<S: Sheet>(&self, sheet: &S, part: &[&S::Row], until: Instant) -> Result<Vec<S::Outcome>, Fault> {
+        let answer = self.run_until(until, || sheet.query(part)).await?;
+        Ok(sheet.read(part, &answer)?)
+    }
+
+    /// Runs one statement, unless it is too late.
+    pub(super) async fn run_until<'q>(
+        &self,
+        until: Instant,
+        query: impl Fn() -> Query<'q, Postgres, PgArguments>,
+    ) -> Result<Vec<PgRow>, Fault> {
         if Instant::now() >= until {
             return Err(Fault::timed_out());
         }
         // Past the deadline the connection is dropped: whatever the server still says on it is of no use.
-        let answer =
-            timeout_at(until, self.run(|| sheet.query(part))).await.unwrap_or_else(|_| Err(Fault::timed_out()));
-        Ok(sheet.read(part, &answer?)?)
+        timeout_at(until, self.run(query)).await.unwrap_or_else(|_| Err(Fault::timed_out()))
     }
 
     /// Runs a statement, again if that can help. What this store asks is safe to repeat: everything is done by token.

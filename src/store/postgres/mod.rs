@@ -37,11 +37,17 @@
 //! pool sets up per connection (`after_connect`) the connections of this store do not have: name the schema with
 //! [`table`](PostgresStoreBuilder::table), or set the search path in the connect options.
 
+mod bell;
 mod bid;
 mod builder;
 mod claims;
+mod ear;
 mod fault;
+mod inbox;
 mod lane;
+mod leases;
+mod operators;
+mod parcel;
 mod purge;
 mod schema;
 mod settle;

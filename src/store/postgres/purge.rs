@@ -53,10 +53,10 @@ impl Purge {
     pub(super) async fn run(&self) -> Result<u64, Fault> {
         let mut rows = 0;
         loop {
-            let statement = sqlx::query(AssertSqlSafe(self.sql.clone())).bind(BATCH).execute(&self.pool);
-            let deleted = timeout(DEADLINE, statement).await.map_err(|_| Fault::timed_out())??.rows_affected();
-            rows += deleted;
-            if deleted < BATCH.unsigned_abs() {
+            let statement = sqlx::query_scalar(AssertSqlSafe(self.sql.clone())).bind(BATCH).fetch_one(&self.pool);
+            let deleted: i64 = timeout(DEADLINE, statement).await.map_err(|_| Fault::timed_out())??;
+            rows += deleted.unsigned_abs();
+            if deleted < BATCH {
                 return Ok(rows);
             }
         }

@@ -3,6 +3,7 @@ use std::sync::Arc;
 use sqlx::{AssertSqlSafe, PgPool};
 
 use super::fault::Fault;
+use super::operators::OperatorsSql;
 use super::table::TableName;
 
 /// What [`PostgresStore::migrate`](super::PostgresStore::migrate) does for the default table, `webhook_events`. It can be run
@@ -21,6 +22,11 @@ const TAKEOVER_SQL: &str = include_str!("sql/takeover.sql");
 const SETTLE_SQL: &str = include_str!("sql/settle.sql");
 const LOOK_SQL: &str = include_str!("sql/look.sql");
 const PURGE_SQL: &str = include_str!("sql/purge.sql");
+const ACCEPT_SQL: &str = include_str!("sql/accept.sql");
+const ACCEPT_TAKEOVER_SQL: &str = include_str!("sql/accept_takeover.sql");
+const LEASE_SQL: &str = include_str!("sql/lease.sql");
+const NOTIFY_SQL: &str = include_str!("sql/notify.sql");
+const CHANNEL_SQL: &str = include_str!("sql/channel.sql");
 
 /// Held while the table is created: of two that create it at once, `IF NOT EXISTS` lets one fail.
 const MIGRATION_LOCK: i64 = i64::from_be_bytes(*b"webhooks");
@@ -36,6 +42,12 @@ pub(super) struct Statements {
     pub(super) look: Arc<str>,
     pub(super) complete: Arc<str>,
     pub(super) purge: Arc<str>,
+    pub(super) accept: Arc<str>,
+    pub(super) accept_takeover: Arc<str>,
+    pub(super) lease: Arc<str>,
+    pub(super) notify: Arc<str>,
+    pub(super) channel: Arc<str>,
+    pub(super) operators: OperatorsSql,
 }
 
 impl Statements {
@@ -49,6 +61,12 @@ impl Statements {
             look: render(LOOK_SQL),
             complete: render(COMPLETE_SQL),
             purge: render(PURGE_SQL),
+            accept: render(ACCEPT_SQL),
+            accept_takeover: render(ACCEPT_TAKEOVER_SQL),
+            lease: render(LEASE_SQL),
+            notify: render(NOTIFY_SQL),
+            channel: render(CHANNEL_SQL),
+            operators: OperatorsSql::about(&table),
             table,
         }
     }

@@ -6,14 +6,15 @@ use sqlx::query::Query;
 use sqlx::{AssertSqlSafe, Row as _};
 
 use super::lane::{Sheet, place};
-use super::text::{milliseconds, storable};
+use super::text::{milliseconds, pause, storable};
 use crate::EventKey;
+use crate::inbox::log;
 use crate::store::{ClaimRequest, ClaimToken, Completion, Hold};
 
 /// How long a released event is remembered, for the number of its attempts.
 const RELEASED_FOR: Duration = Duration::from_secs(24 * 3600);
 
-/// One renewal, completion or release, as it is asked for in a batch.
+/// One renewal, completion, release, retry or burial, as it is asked for in a batch.
 pub(super) struct Settle {
     pub(super) key: EventKey,
     token: ClaimToken,
@@ -21,6 +22,8 @@ pub(super) struct Settle {
     /// How long from now it stays so.
     span_ms: i64,
     summary: Option<Box<str>>,
+    /// What is noted down of an attempt at an event of an inbox.
+    failure: Option<String>,
     /// The claim that is meant, of several under the token.
     fence: Option<i64>,
 }
@@ -29,6 +32,8 @@ pub(super) struct Settle {
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Settled {
     Done(Hold),
+    /// It is done, and an event of the inbox may be due now.
+    Freed,
     /// The claim is the token's, and another transaction has the row in hand. To be asked again.
     Contended,
 }
@@ -40,6 +45,9 @@ enum Becomes {
     Completed,
     Failed,
     Released,
+    /// Of events of an inbox only.
+    Retried,
+    Dead,
 }
 
 impl Becomes {
@@ -49,7 +57,14 @@ impl Becomes {
             Self::Completed => "completed",
             Self::Failed => "failed",
             Self::Released => "released",
+            Self::Retried => "retried",
+            Self::Dead => "dead",
         }
+    }
+
+    /// Whether there is no such thing but in an inbox.
+    fn is_of_an_inbox(self) -> bool {
+        matches!(self, Self::Retried | Self::Dead)
     }
 
     /// Whether it was done before under the same token, and the reply lost.
@@ -57,7 +72,9 @@ impl Becomes {
         match self {
             Self::Running => false,
             Self::Completed | Self::Failed => matches!(state, "completed" | "failed"),
-            Self::Released => state == "released",
+            Self::Released => matches!(state, "released" | "accepted"),
+            Self::Retried => state == "accepted",
+            Self::Dead => state == "failed",
         }
     }
 }
@@ -70,7 +87,18 @@ impl Settle {
     pub(super) fn complete(claim: &ClaimRequest<'_>, completion: &Completion<'_>) -> Self {
         let becomes = if completion.failed { Becomes::Failed } else { Becomes::Completed };
         let summary = Some(storable(completion.summary));
-        Self { summary, ..Self::new(claim.key.clone(), claim.token, becomes, completion.retention) }
+        let failure = completion.failed.then(|| log::escaped(completion.summary));
+        Self { summary, failure, ..Self::new(claim.key.clone(), claim.token, becomes, completion.retention) }
+    }
+
+    pub(super) fn retry(claim: &ClaimRequest<'_>, after: Duration, reason: &str) -> Self {
+        let retried = Self::new(claim.key.clone(), claim.token, Becomes::Retried, after);
+        Self { span_ms: pause(after), failure: Some(log::escaped(reason)), ..retried }
+    }
+
+    pub(super) fn bury(claim: &ClaimRequest<'_>, reason: &str) -> Self {
+        let dead = Self::new(claim.key.clone(), claim.token, Becomes::Dead, Duration::ZERO);
+        Self { summary: Some(storable(reason)), failure: Some(log::escaped(reason)), ..dead }
     }
 
     pub(super) fn release(key: &EventKey, token: ClaimToken) -> Self {
@@ -83,12 +111,13 @@ impl Settle {
     }
 
     fn new(key: EventKey, token: ClaimToken, becomes: Becomes, span: Duration) -> Self {
-        Self { key, token, becomes, span_ms: milliseconds(span), summary: None, fence: None }
+        Self { key, token, becomes, span_ms: milliseconds(span), summary: None, failure: None, fence: None }
     }
 
     /// What is to be said of a row in this state that was not settled.
-    fn judge(&self, own: bool, state: &str) -> Settled {
+    fn judge(&self, own: bool, state: &str, queued: bool) -> Settled {
         match state {
+            _ if self.becomes.is_of_an_inbox() && !queued => Settled::Done(Hold::Lost),
             "running" if own && self.fence.is_none() => Settled::Contended,
             _ if own && self.becomes.is_done_by(state) => Settled::Done(Hold::Held),
             _ => Settled::Done(Hold::Lost),
@@ -110,13 +139,15 @@ impl Sheet for SettleSheet {
             .bind(settles.iter().map(|settle| settle.becomes.as_str()).collect::<Vec<_>>())
             .bind(settles.iter().map(|settle| settle.span_ms).collect::<Vec<_>>())
             .bind(settles.iter().map(|settle| settle.summary.as_deref()).collect::<Vec<_>>())
+            .bind(settles.iter().map(|settle| settle.failure.as_deref()).collect::<Vec<_>>())
             .bind(settles.iter().map(|settle| settle.fence).collect::<Vec<_>>())
     }
 
     fn read(&self, settles: &[&Settle], answer: &[PgRow]) -> Result<Vec<Settled>, sqlx::Error> {
         let mut said = vec![Settled::Contended; settles.len()];
         for row in answer {
-            *place(&mut said, row)? = Settled::Done(Hold::Held);
+            let rings: Option<bool> = row.try_get(1)?;
+            *place(&mut said, row)? = if rings == Some(true) { Settled::Freed } else { Settled::Done(Hold::Held) };
         }
         Ok(said)
     }
@@ -139,7 +170,7 @@ impl Sheet for LookSheet {
         let mut said: Vec<_> = settles.iter().map(|settle| (*settle, Settled::Done(Hold::Lost))).collect();
         for row in answer {
             let (settle, settled) = place(&mut said, row)?;
-            *settled = settle.judge(row.try_get(1)?, row.try_get(2)?);
+            *settled = settle.judge(row.try_get(1)?, row.try_get(2)?, row.try_get(3)?);
         }
         Ok(said.into_iter().map(|(_, settled)| settled).collect())
     }

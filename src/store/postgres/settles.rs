@@ -4,6 +4,7 @@ use std::time::Duration;
 use sqlx::PgPool;
 use tokio::time::Instant;
 
+use super::bell::Bell;
 use super::fault::Fault;
 use super::lane::Lane;
 use super::schema::Statements;
@@ -14,17 +15,19 @@ use crate::store::group::{Answers, Engine};
 /// Nothing here waits for a row; a lock on the whole table is waited for until the deadline.
 const NO_LOCK_TIMEOUT: Duration = Duration::ZERO;
 
-/// Answers batches of renewals, completions and releases on a connection of its own.
+/// Answers batches of whatever becomes of claims, on a connection of its own.
 pub(super) struct Settles {
     lane: Lane,
+    bell: Bell,
     settle: SettleSheet,
     look: LookSheet,
 }
 
 impl Settles {
-    pub(super) fn new(pool: PgPool, deadline: Duration, statements: &Statements) -> Self {
+    pub(super) fn new(pool: PgPool, deadline: Duration, statements: &Statements, bell: Bell) -> Self {
         Self {
             lane: Lane::new("tower-webhook settles", pool, deadline, NO_LOCK_TIMEOUT),
+            bell,
             settle: SettleSheet(statements.settle.clone()),
             look: LookSheet(statements.look.clone()),
         }
@@ -33,6 +36,9 @@ impl Settles {
     /// What becomes of settlements of different keys. One statement settles them; another looks why it did not.
     async fn ask(&self, settles: &[&Settle], until: Instant) -> Vec<Result<Settled, Fault>> {
         let mut said = self.lane.ask(&self.settle, settles, until).await;
+        if said.iter().any(|said| matches!(said, Ok(Settled::Freed))) {
+            self.bell.ring();
+        }
         let open: Vec<usize> = (0..settles.len()).filter(|at| matches!(said[*at], Ok(Settled::Contended))).collect();
         if open.is_empty() {
             return said;

@@ -6,13 +6,17 @@ use sqlx::PgPool;
 use xxhash_rust::xxh3::xxh3_64;
 
 use super::PostgresStoreBuilder;
+use super::bell::Bell;
 use super::bid::{Bid, Bidden};
 use super::claims::Claims;
+use super::ear::Ear;
+use super::leases::Leases;
 use super::purge::Purge;
 use super::schema::Statements;
 use super::settle::{Settle, Settled};
 use super::settles::Settles;
 use crate::EventKey;
+use crate::inbox::Parcel;
 use crate::store::group::Group;
 use crate::store::{
     Claim, ClaimRequest, ClaimToken, Completion, Dialect, Enlistment, Hold, Store, StoreError, StoreErrorKind,
@@ -34,16 +38,19 @@ const CLAIM_LANES: usize = 2;
 /// Clones share their connections.
 #[derive(Clone)]
 pub struct PostgresStore {
-    shared: Arc<Shared>,
+    pub(super) shared: Arc<Shared>,
 }
 
-struct Shared {
-    pool: PgPool,
-    statements: Statements,
+pub(super) struct Shared {
+    pub(super) pool: PgPool,
+    pub(super) statements: Statements,
     enlistment: Enlistment,
     claims: [Group<Claims>; CLAIM_LANES],
     settles: Group<Settles>,
     purge: Arc<Purge>,
+    pub(super) leases: Group<Leases>,
+    pub(super) bell: Bell,
+    pub(super) ear: Ear,
 }
 
 impl PostgresStore {
@@ -89,25 +96,48 @@ impl PostgresStore {
         deadline: Duration,
         purge_every: Option<Duration>,
     ) -> Self {
-        let settles = Group::new(Settles::new(pool.clone(), deadline, &statements));
-        let claims =
-            [(); CLAIM_LANES].map(|()| Group::new(Claims::new(pool.clone(), deadline, &statements, settles.clone())));
+        let bell = Bell::new(pool.clone(), deadline, &statements);
+        let settles = Group::new(Settles::new(pool.clone(), deadline, &statements, bell.clone()));
+        let claims = [(); CLAIM_LANES]
+            .map(|()| Group::new(Claims::new(pool.clone(), deadline, &statements, settles.clone(), bell.clone())));
+        let leases = Group::new(Leases::new(pool.clone(), deadline, &statements, settles.clone()));
+        let ear = Ear::new(pool.clone(), statements.channel.clone());
         let purge = Purge::new(pool.clone(), statements.purge.clone(), purge_every);
         let enlistment = Enlistment::new(Dialect::Postgres, statements.complete.clone());
-        let shared = Shared { pool, statements, enlistment, claims, settles, purge: Arc::new(purge) };
+        let purge = Arc::new(purge);
+        let shared = Shared { pool, statements, enlistment, claims, settles, purge, leases, bell, ear };
         Self { shared: Arc::new(shared) }
     }
 
+    /// Claims an event, to run it at once or to keep its parcel for a worker.
+    pub(super) async fn bid(&self, request: &ClaimRequest<'_>, parcel: Option<&Parcel>) -> Result<Claim, StoreError> {
+        self.shared.purge.nudge();
+        let mut pauses = PAUSES.into_iter();
+        loop {
+            let same_body = match self.shared.claims_of(request.key).ask(Bid::new(request, parcel)).await? {
+                Bidden::Answered(claim) => return Ok(claim),
+                Bidden::Fresh { attempt, .. } => {
+                    return Ok(Claim::Fresh { attempt: parcel.is_none().then_some(attempt) });
+                }
+                Bidden::Contended { same_body } => same_body,
+            };
+            let Some(pause) = pauses.next() else { return Ok(Claim::InFlight { same_body }) };
+            tokio::time::sleep(pause).await;
+        }
+    }
+
     /// Asks until the row is nobody else's, or for as long as is sensible: then `held`, which is for a row that somebody holds.
-    async fn settle(
+    pub(super) async fn settle(
         &self,
         question: impl Fn() -> Settle + Send,
         held: impl FnOnce() -> Result<Hold, StoreError> + Send,
     ) -> Result<Hold, StoreError> {
         let mut pauses = PAUSES.into_iter();
         loop {
-            if let Settled::Done(hold) = self.shared.settles.ask(question()).await? {
-                return Ok(hold);
+            match self.shared.settles.ask(question()).await? {
+                Settled::Done(hold) => return Ok(hold),
+                Settled::Freed => return Ok(Hold::Held),
+                Settled::Contended => {}
             }
             let Some(pause) = pauses.next() else { return held() };
             tokio::time::sleep(pause).await;
@@ -123,17 +153,7 @@ impl Shared {
 
 impl Store for PostgresStore {
     async fn claim(&self, request: &ClaimRequest<'_>) -> Result<Claim, StoreError> {
-        self.shared.purge.nudge();
-        let mut pauses = PAUSES.into_iter();
-        loop {
-            let same_body = match self.shared.claims_of(request.key).ask(Bid::new(request)).await? {
-                Bidden::Answered(claim) => return Ok(claim),
-                Bidden::Fresh { attempt, .. } => return Ok(Claim::Fresh { attempt: Some(attempt) }),
-                Bidden::Contended { same_body } => same_body,
-            };
-            let Some(pause) = pauses.next() else { return Ok(Claim::InFlight { same_body }) };
-            tokio::time::sleep(pause).await;
-        }
+        self.bid(request, None).await
     }
 
     async fn renew(&self, claim: &ClaimRequest<'_>) -> Result<Hold, StoreError> {
@@ -161,6 +181,6 @@ impl fmt::Debug for PostgresStore {
     }
 }
 
-fn locked() -> Result<Hold, StoreError> {
+pub(super) fn locked() -> Result<Hold, StoreError> {
     Err(StoreError::new(StoreErrorKind::Locked))
 }

@@ -6,8 +6,11 @@ use crate::error::{ConfigError, ConfigErrorKind};
 /// The name that all SQL of this module is written with.
 const DEFAULT: &str = "webhook_events";
 
-/// What the index is called after the table.
-const INDEX_SUFFIX: &str = "_expires_at";
+/// What the sequence is called after the table. The indexes have names of the same kind.
+const SEQUENCE_SUFFIX: &str = "_arrivals";
+
+/// The longest that any of them has after the table's name.
+const LONGEST_SUFFIX: usize = "_expires_at".len();
 
 /// Postgres cuts longer names off, and two of them would be one.
 const LONGEST_NAME: usize = 63;
@@ -25,27 +28,28 @@ impl TableName {
         let mut parts = sql.split(DEFAULT);
         let mut rendered = parts.next().unwrap_or_default().to_owned();
         for part in parts {
-            match part.strip_prefix(INDEX_SUFFIX) {
-                // An index is in its table's schema, and named without it.
-                Some(rest) => {
-                    push_quoted(&mut rendered, &format!("{}{INDEX_SUFFIX}", self.table));
-                    rendered.push_str(rest);
-                }
-                None => {
-                    self.push(&mut rendered);
-                    rendered.push_str(part);
-                }
-            }
+            let end = part.find(|c: char| !(c.is_ascii_alphanumeric() || c == '_')).unwrap_or(part.len());
+            let (suffix, rest) = part.split_at(end);
+            let name = self.named(suffix);
+            // A name in a text, for what is looked up when the statement runs.
+            rendered.push_str(&if rendered.ends_with('\'') { name.replace('\'', "''") } else { name });
+            rendered.push_str(rest);
         }
         rendered
     }
 
-    fn push(&self, sql: &mut String) {
-        if let Some(schema) = &self.schema {
-            push_quoted(sql, schema);
-            sql.push('.');
+    /// The table's own name, or that of what belongs to it.
+    fn named(&self, suffix: &str) -> String {
+        let mut name = String::new();
+        // An index is in its table's schema, and named without it.
+        if let Some(schema) = &self.schema
+            && (suffix.is_empty() || suffix == SEQUENCE_SUFFIX)
+        {
+            push_quoted(&mut name, schema);
+            name.push('.');
         }
-        push_quoted(sql, &self.table);
+        push_quoted(&mut name, &format!("{}{suffix}", self.table));
+        name
     }
 }
 
@@ -57,9 +61,7 @@ impl Default for TableName {
 
 impl std::fmt::Display for TableName {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let mut name = String::new();
-        self.push(&mut name);
-        f.write_str(&name)
+        f.write_str(&self.named(""))
     }
 }
 
@@ -77,7 +79,7 @@ impl FromStr for TableName {
                 _ => return Err(refused(name, "there is something after the name")),
             },
         };
-        if table.len() + INDEX_SUFFIX.len() > LONGEST_NAME {
+        if table.len() + LONGEST_SUFFIX > LONGEST_NAME {
             return Err(refused(name, "the table's name is longer than 52 bytes"));
         }
         Ok(Self { schema, table })
@@ -176,5 +178,22 @@ mod tests {
         let sql = "CREATE INDEX webhook_events_expires_at ON webhook_events (x)";
         let expected = r#"CREATE INDEX "my_webhook_events_expires_at" ON "hooks"."my_webhook_events" (x)"#;
         assert_eq!(table.render(sql), expected);
+    }
+
+    #[test]
+    fn names_in_texts_are_quoted_twice() {
+        let table: TableName = r#"hooks."it's""#.parse().expect("a name");
+        let sql = "SELECT nextval('webhook_events_arrivals'), 'webhook_events'::regclass FROM webhook_events";
+        let expected = r#"SELECT nextval('"hooks"."it''s_arrivals"'), '"hooks"."it''s"'::regclass FROM "hooks"."it's""#;
+        assert_eq!(table.render(sql), expected);
+    }
+
+    #[test]
+    fn no_name_of_the_schema_is_longer_than_there_is_room_for() {
+        let suffixes = super::super::SCHEMA_SQL
+            .split(DEFAULT)
+            .skip(1)
+            .map(|part| part.find(|c: char| !(c.is_ascii_alphanumeric() || c == '_')).unwrap_or(part.len()));
+        assert_eq!(suffixes.max(), Some(LONGEST_SUFFIX));
     }
 }

@@ -1,9 +1,9 @@
 -- Takes the keys that nobody has ever claimed, and says of the others how they are.
 WITH asked AS MATERIALIZED (
-    SELECT a.*, e.key AS seen, e.state, e.token AS holder, e.fingerprint AS known,
+    SELECT a.*, e.key AS seen, e.state, e.arrival, e.token AS holder, e.fingerprint AS known,
            CASE e.state
                WHEN 'released' THEN true
-               WHEN 'running' THEN e.token = a.token OR e.lease_until <= now()
+               WHEN 'running' THEN e.arrival IS NULL AND (e.token = a.token OR e.lease_until <= now())
                ELSE e.expires_at <= now()
            END AS free
       FROM unnest($1::text[], $2::bytea[], $3::bigint[], $4::bigint[], $5::text[])
@@ -23,6 +23,7 @@ SELECT key, 'fresh' AS state, NULL::bytea AS holder, NULL::bigint AS known,
        (extract(epoch FROM lease_until) * 1000000)::bigint AS fence
   FROM inserted
 UNION ALL
-SELECT key, CASE WHEN free THEN 'free' ELSE state END, holder, known, NULL
+SELECT key, CASE WHEN free THEN 'free' WHEN state = 'running' AND arrival IS NOT NULL THEN 'accepted' ELSE state END,
+       holder, known, NULL
   FROM asked
  WHERE seen IS NOT NULL

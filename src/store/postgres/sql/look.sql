@@ -1,4 +1,4 @@
 -- How the claims are that could not be settled.
-SELECT a.n, e.token = a.token AS own, e.state
+SELECT a.n, e.token = a.token AS own, e.state, e.arrival IS NOT NULL AS queued
   FROM unnest($1::text[], $2::bytea[]) WITH ORDINALITY AS a (key, token, n)
   JOIN webhook_events e ON e.key = a.key COLLATE "C"

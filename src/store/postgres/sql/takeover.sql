@@ -6,7 +6,7 @@ WITH locked AS MATERIALIZED (
       JOIN webhook_events e ON e.key = a.key COLLATE "C"
      WHERE CASE e.state
                WHEN 'released' THEN true
-               WHEN 'running' THEN e.token = a.token OR e.lease_until <= now()
+               WHEN 'running' THEN e.arrival IS NULL AND (e.token = a.token OR e.lease_until <= now())
                ELSE e.expires_at <= now()
            END
        FOR NO KEY UPDATE OF e SKIP LOCKED
@@ -24,7 +24,9 @@ UPDATE webhook_events e
                        ELSE 1 END,
        summary = NULL,
        fingerprint = l.fingerprint,
-       expires_at = NULL
+       expires_at = NULL,
+       arrival = NULL, endpoint = NULL, due_at = NULL, started_at = NULL, head = NULL, body = NULL,
+       order_key = NULL, sequence = NULL, failures = NULL
   FROM locked l
  WHERE e.ctid = l.place
 RETURNING l.n, e.attempts, (extract(epoch FROM e.lease_until) * 1000000)::bigint AS fence

@@ -1,0 +1,81 @@
+use std::time::Duration;
+
+use super::PostgresStore;
+use super::leases::Wanted;
+use super::settle::Settle;
+use super::store::locked;
+use crate::EventKey;
+use crate::inbox::{Filter, Inbox, InboxCounts, KeptEvent, LeaseRequest, Leased, Page, Parcel, requeued};
+use crate::store::{Claim, ClaimRequest, Hold, StoreError};
+
+/// Events are rows of the same table, committed before they are acknowledged. See the [module](super) for how.
+///
+/// `counts` looks at every event that is still remembered, and the other verbs of operators at as many as their filter's key, state
+/// or page leaves them: they are for people, not for a loop.
+impl Inbox for PostgresStore {
+    async fn accept(&self, claim: &ClaimRequest<'_>, parcel: &Parcel) -> Result<Claim, StoreError> {
+        self.bid(claim, Some(parcel)).await
+    }
+
+    async fn lease(&self, request: &LeaseRequest<'_>) -> Result<Vec<Leased>, StoreError> {
+        if request.limit == 0 {
+            return Ok(Vec::new());
+        }
+        self.shared.leases.ask(Wanted::new(request)).await
+    }
+
+    async fn retry(&self, claim: &ClaimRequest<'_>, after: Duration, reason: &str) -> Result<Hold, StoreError> {
+        self.settle(|| Settle::retry(claim, after, reason), locked).await
+    }
+
+    async fn bury(&self, claim: &ClaimRequest<'_>, reason: &str) -> Result<Hold, StoreError> {
+        self.settle(|| Settle::bury(claim, reason), locked).await
+    }
+
+    fn wake(&self) -> impl Future<Output = ()> + Send {
+        self.shared.ear.listen(self.shared.bell.here());
+        self.shared.bell.rung()
+    }
+
+    async fn waiting(&self, up_to: u64) -> Result<u64, StoreError> {
+        Ok(self.shared.statements.operators.waiting(&self.shared.pool, up_to).await?)
+    }
+
+    async fn list(&self, filter: &Filter, page: &Page) -> Result<Vec<KeptEvent>, StoreError> {
+        Ok(self.shared.statements.operators.list(&self.shared.pool, filter, page).await?)
+    }
+
+    async fn get(&self, key: &EventKey) -> Result<Option<KeptEvent>, StoreError> {
+        Ok(self.shared.statements.operators.get(&self.shared.pool, key).await?)
+    }
+
+    async fn requeue(&self, filter: &Filter, completed_too: bool) -> Result<u64, StoreError> {
+        let states = requeued(completed_too);
+        let requeued = self.shared.statements.operators.requeue(&self.shared.pool, filter, states).await?;
+        self.ring_if(requeued > 0);
+        Ok(requeued)
+    }
+
+    async fn discard(&self, filter: &Filter, retention: Duration) -> Result<u64, StoreError> {
+        let discarded = self.shared.statements.operators.discard(&self.shared.pool, filter, retention).await?;
+        // What was behind them in their orders may be due now.
+        self.ring_if(discarded > 0);
+        Ok(discarded)
+    }
+
+    async fn forget(&self, filter: &Filter) -> Result<u64, StoreError> {
+        Ok(self.shared.statements.operators.forget(&self.shared.pool, filter).await?)
+    }
+
+    async fn counts(&self) -> Result<InboxCounts, StoreError> {
+        Ok(self.shared.statements.operators.counts(&self.shared.pool).await?)
+    }
+}
+
+impl PostgresStore {
+    fn ring_if(&self, due: bool) {
+        if due {
+            self.shared.bell.ring();
+        }
+    }
+}

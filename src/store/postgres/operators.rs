@@ -1,0 +1,179 @@
+use std::sync::Arc;
+use std::time::Duration;
+
+use sqlx::postgres::{PgArguments, PgRow, Postgres};
+use sqlx::{Arguments as _, AssertSqlSafe, PgPool, QueryBuilder, Row as _};
+
+use super::fault::Fault;
+use super::parcel;
+use super::table::TableName;
+use super::text::{milliseconds, storable, within_reach};
+use crate::EventKey;
+use crate::inbox::{EventState, Filter, InboxCounts, KeptEvent, Page, from_unix_millis, log, unix_millis};
+
+/// What operators ask, about a store's table. Few ask, so it is the pool's connections that answer.
+#[derive(Clone)]
+pub(super) struct OperatorsSql {
+    list: Which,
+    requeue: Which,
+    discard: Which,
+    forget: Which,
+    get: Arc<str>,
+    waiting: Arc<str>,
+    counts: Arc<str>,
+}
+
+/// A statement about some events: what is before and what is after it is said which. Written anew for every question, so that
+/// its plan is made for the conditions that there are.
+#[derive(Clone)]
+struct Which {
+    before: Arc<str>,
+    after: Arc<str>,
+}
+
+impl OperatorsSql {
+    pub(super) fn about(table: &TableName) -> Self {
+        let render = |sql| Arc::from(table.render(sql));
+        let which = |sql: &'static str| {
+            let (before, after) = sql.split_once("/* which */").unwrap_or((sql, ""));
+            Which { before: render(before), after: render(after) }
+        };
+        Self {
+            list: which(include_str!("sql/list.sql")),
+            requeue: which(include_str!("sql/requeue.sql")),
+            discard: which(include_str!("sql/discard.sql")),
+            forget: which(include_str!("sql/forget.sql")),
+            get: render(include_str!("sql/get.sql")),
+            waiting: render(include_str!("sql/waiting.sql")),
+            counts: render(include_str!("sql/counts.sql")),
+        }
+    }
+
+    pub(super) async fn waiting(&self, pool: &PgPool, up_to: u64) -> Result<u64, Fault> {
+        let statement = sqlx::query_scalar(AssertSqlSafe(self.waiting.clone()));
+        let waiting: i64 = statement.bind(i64::try_from(up_to).unwrap_or(i64::MAX)).fetch_one(pool).await?;
+        Ok(waiting.unsigned_abs())
+    }
+
+    pub(super) async fn list(&self, pool: &PgPool, filter: &Filter, page: &Page) -> Result<Vec<KeptEvent>, Fault> {
+        let mut statement = self.list.of(filter, &EventState::ALL, PgArguments::default());
+        if let Some(after) = page.after {
+            statement.push(" AND arrival > ").push_bind(i64::try_from(after).unwrap_or(i64::MAX));
+        }
+        statement.push(" ORDER BY arrival LIMIT ").push_bind(i64::try_from(page.limit).unwrap_or(i64::MAX));
+        let rows = statement.build().persistent(false).fetch_all(pool).await?;
+        Ok(rows.iter().map(kept).collect::<Result<_, _>>()?)
+    }
+
+    pub(super) async fn get(&self, pool: &PgPool, key: &EventKey) -> Result<Option<KeptEvent>, Fault> {
+        let statement = sqlx::query(AssertSqlSafe(self.get.clone())).bind(key.as_str());
+        let row = statement.fetch_optional(pool).await?;
+        Ok(row.as_ref().map(whole).transpose()?)
+    }
+
+    pub(super) async fn requeue(&self, pool: &PgPool, filter: &Filter, states: &[EventState]) -> Result<u64, Fault> {
+        self.requeue.run(pool, filter, states, PgArguments::default()).await
+    }
+
+    pub(super) async fn discard(&self, pool: &PgPool, filter: &Filter, retention: Duration) -> Result<u64, Fault> {
+        let mut arguments = PgArguments::default();
+        arguments.add(milliseconds(retention)).map_err(sqlx::Error::Encode)?;
+        self.discard.run(pool, filter, &[EventState::Waiting, EventState::Dead], arguments).await
+    }
+
+    pub(super) async fn forget(&self, pool: &PgPool, filter: &Filter) -> Result<u64, Fault> {
+        let states = [EventState::Completed, EventState::Dead];
+        self.forget.run(pool, filter, &states, PgArguments::default()).await
+    }
+
+    pub(super) async fn counts(&self, pool: &PgPool) -> Result<InboxCounts, Fault> {
+        let row = sqlx::query(AssertSqlSafe(self.counts.clone())).fetch_one(pool).await?;
+        let count = |column| row.try_get::<i64, _>(column).map(i64::unsigned_abs);
+        let oldest: Option<i64> = row.try_get("oldest")?;
+        Ok(InboxCounts {
+            waiting: count("waiting")?,
+            running: count("running")?,
+            completed: count("completed")?,
+            dead: count("dead")?,
+            // The receiver's clock may be ahead of the server's.
+            oldest_waiting: oldest.map(|ms| Duration::from_millis(ms.max(0).unsigned_abs())),
+        })
+    }
+}
+
+impl Which {
+    /// How many events it changed, of those in one of `states`.
+    async fn run(
+        &self,
+        pool: &PgPool,
+        filter: &Filter,
+        states: &[EventState],
+        arguments: PgArguments,
+    ) -> Result<u64, Fault> {
+        let mut statement = self.of(filter, states, arguments);
+        statement.push(&*self.after);
+        Ok(statement.build().persistent(false).execute(pool).await?.rows_affected())
+    }
+
+    /// The statement up to its conditions, for events in one of `states`.
+    fn of(&self, filter: &Filter, states: &[EventState], arguments: PgArguments) -> QueryBuilder<Postgres> {
+        let mut statement = QueryBuilder::with_arguments(&*self.before, arguments);
+        statement.push(" WHERE arrival IS NOT NULL");
+        let wanted = |state: &&EventState| filter.state.is_none_or(|only| only == **state);
+        let states: Vec<_> = states.iter().filter(wanted).map(|state| written(*state)).collect();
+        match *states {
+            [] => _ = statement.push(" AND false"),
+            // Said in the statement, and not with it: an index is of some states only.
+            [one] => _ = statement.push(format_args!(" AND state = '{one}'")),
+            _ => _ = statement.push(format_args!(" AND state IN ('{}')", states.join("', '"))),
+        }
+        if let Some(key) = &filter.key {
+            statement.push(" AND key = ").push_bind(storable(key.as_str()));
+        }
+        if let Some(event_type) = &filter.event_type {
+            statement.push(" AND event_type = ").push_bind(storable(event_type));
+        }
+        if let Some(endpoint) = &filter.endpoint {
+            statement.push(" AND endpoint = ").push_bind(storable(endpoint));
+        }
+        for (time, comparison) in [(filter.since, ">="), (filter.before, "<")] {
+            if let Some(time) = time {
+                statement.push(format_args!(" AND received_at {comparison} timestamptz 'epoch' + "));
+                statement.push_bind(within_reach(unix_millis(time))).push(" * interval '1 millisecond'");
+            }
+        }
+        statement
+    }
+}
+
+/// A state as it is in the table.
+fn written(state: EventState) -> &'static str {
+    match state {
+        EventState::Waiting => "accepted",
+        EventState::Running => "running",
+        EventState::Completed => "completed",
+        EventState::Dead => "failed",
+    }
+}
+
+fn kept(row: &PgRow) -> Result<KeptEvent, sqlx::Error> {
+    let key = EventKey::parse(row.try_get("key")?).ok_or_else(|| sqlx::Error::Decode("no key of an event".into()))?;
+    let state: &str = row.try_get("state")?;
+    let state = EventState::ALL.into_iter().find(|known| written(*known) == state);
+    let time = |column| row.try_get::<Option<i64>, _>(column).map(|time| time.map(from_unix_millis));
+    let arrival: i64 = row.try_get("arrival")?;
+    let mut event = KeptEvent::new(key, arrival.unsigned_abs(), from_unix_millis(row.try_get("received")?));
+    event.state = state.ok_or_else(|| sqlx::Error::Decode("no state of an event".into()))?;
+    event.event_type = row.try_get::<Option<String>, _>("event_type")?.map(Into::into);
+    (event.due_at, event.processed_at) = (time("due")?, time("processed")?);
+    event.attempts = row.try_get::<i32, _>("attempts")?.unsigned_abs();
+    event.summary = row.try_get::<Option<String>, _>("summary")?.map(Into::into);
+    Ok(event)
+}
+
+fn whole(row: &PgRow) -> Result<KeptEvent, sqlx::Error> {
+    let mut event = kept(row)?;
+    event.failures = log::read(row.try_get::<Option<&str>, _>("failures")?.unwrap_or_default());
+    event.parcel = Some(parcel::read(row)?);
+    Ok(event)
+}

@@ -1,0 +1,1 @@
+SELECT 'tower_webhook_' || 'webhook_events'::regclass::oid

@@ -1,0 +1,2 @@
+DELETE FROM webhook_events
+ WHERE ctid = ANY (ARRAY(SELECT ctid FROM webhook_events /* which */ FOR UPDATE SKIP LOCKED))

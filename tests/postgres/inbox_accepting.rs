@@ -1,0 +1,171 @@
+//! What is accepted together, and by whom it may be taken.
+
+use std::time::Duration;
+
+use futures_util::future::{join, join_all};
+use sqlx::AssertSqlSafe;
+use tower_webhook::inbox::{EventState, Filter, Inbox, LeaseRequest, Parcel};
+use tower_webhook::store::{Claim, ClaimRequest, ClaimToken, Completion, Fingerprint, Hold, PostgresStore, Store};
+
+use crate::bed::{Bed, LEASE, WEEK, eventually, key, run_on, shared};
+use crate::inbox_desk::{ACCEPTED, KEPT, accept, complete, lease, lease_one, parcel};
+use crate::support::proxy::{Proxy, Weather};
+
+const FRESH: Claim = Claim::Fresh { attempt: Some(1) };
+
+// On one thread, what is asked for together is asked before the first batch is formed: one batch.
+
+#[tokio::test]
+async fn acceptances_of_one_id_in_one_batch_have_one_winner_and_answers_of_their_own() {
+    let bed = Bed::new().await;
+    let key = key("evt_1");
+    let parcel = parcel(&key);
+    let claim = |token: u8, body| {
+        let token = ClaimToken::from_bytes([token; 16]);
+        ClaimRequest::new(&key, token, LEASE).fingerprint(Fingerprint::from_u64(body))
+    };
+    let claims = [claim(1, 1), claim(2, 1), claim(3, 2), claim(1, 1)];
+    let answers = join_all(claims.iter().map(|claim| bed.store.accept(claim, &parcel))).await;
+    let answers: Vec<_> = answers.into_iter().map(|answer| answer.expect("an answer")).collect();
+    assert_eq!(answers, [KEPT, ACCEPTED, Claim::Accepted { same_body: false }, KEPT]);
+    // The reply may have been lost, and somebody else asks in the same batch.
+    let (theirs, mine) = join(bed.store.accept(&claims[1], &parcel), bed.store.accept(&claims[0], &parcel)).await;
+    assert_eq!((theirs.expect("an answer"), mine.expect("an answer")), (ACCEPTED, KEPT));
+    assert_eq!(lease(&bed.store, 10).await.len(), 1);
+}
+
+#[tokio::test]
+async fn claim_and_acceptance_in_one_batch_have_one_winner() {
+    let bed = Bed::new().await;
+    let (queued, inline) = (key("queued"), key("inline"));
+    let (parcel, by) = (parcel(&queued), |key| bed.claim(key, ClaimToken::random()));
+    let (mine, theirs) = (by(&queued), by(&queued));
+    let (accepted, claimed) = join(bed.store.accept(&mine, &parcel), bed.store.claim(&theirs)).await;
+    assert_eq!((accepted.expect("an answer"), claimed.expect("an answer")), (KEPT, ACCEPTED));
+    let (mine, theirs) = (by(&inline), by(&inline));
+    let (claimed, accepted) = join(bed.store.claim(&mine), bed.store.accept(&theirs, &parcel)).await;
+    let in_flight = Claim::InFlight { same_body: true };
+    assert_eq!((claimed.expect("an answer"), accepted.expect("an answer")), (FRESH, in_flight));
+    assert_eq!(bed.store.claim(&by(&queued)).await.expect("an answer"), ACCEPTED);
+}
+
+#[tokio::test]
+async fn many_large_events_at_once_are_all_accepted() {
+    let bed = Bed::new().await;
+    let keys: Vec<_> = (0..24).map(|n| key(&n.to_string())).collect();
+    let large = Parcel::new("head", vec![7; 1024 * 1024], std::time::SystemTime::UNIX_EPOCH);
+    let claims: Vec<_> = keys.iter().map(|key| bed.claim(key, ClaimToken::random())).collect();
+    for answer in join_all(claims.iter().map(|claim| bed.store.accept(claim, &large))).await {
+        assert_eq!(answer.expect("an answer"), KEPT);
+    }
+    let leased = lease(&bed.store, 100).await;
+    assert_eq!(leased.iter().filter(|leased| leased.parcel.body == large.body).count(), 24);
+}
+
+/// Whoever was to be told is gone, and the sender will come again: what is queued stays queued.
+#[tokio::test]
+async fn acceptance_whose_caller_left_is_queued() {
+    let proxy = Proxy::before(shared().address()).await;
+    let bed = Bed::over(shared().pool_at(proxy.address)).await;
+    let key = key("evt_1");
+    assert_eq!(accept(&bed.store, &crate::bed::key("warm")).await, KEPT);
+    assert_eq!(accept(&bed.store, &key_beside(&key)).await, KEPT);
+    proxy.set(Weather::Slow(Duration::from_millis(300)));
+    let (store, asked) = (bed.store.clone(), key.clone());
+    let accepting = tokio::spawn(async move { accept(&store, &asked).await });
+    let direct = Bed { pool: shared().pool(), table: bed.table.clone(), store: bed.store.clone() };
+    eventually("it is committed", async || direct.state(&key).await.is_some()).await;
+    accepting.abort();
+    assert!(accepting.await.expect_err("aborted").is_cancelled());
+    proxy.set(Weather::Fair);
+    // Whatever was to be undone would be asked for before this.
+    bed.store.renew(&bed.claim(&key, ClaimToken::random())).await.expect("an answer");
+    assert_eq!(direct.state(&key).await.as_deref(), Some("accepted"));
+    assert_eq!(accept(&bed.store, &key).await, ACCEPTED);
+}
+
+/// Another id, so that both connections for claims are made.
+fn key_beside(key: &tower_webhook::EventKey) -> tower_webhook::EventKey {
+    crate::bed::key(&format!("{} beside", key.id()))
+}
+
+/// Events that nobody knows of would otherwise wait for their leases to end.
+#[tokio::test]
+async fn lease_whose_worker_left_is_put_back() {
+    let proxy = Proxy::before(shared().address()).await;
+    let bed = Bed::over(shared().pool_at(proxy.address)).await;
+    let key = key("evt_1");
+    assert!(lease(&bed.store, 1).await.is_empty(), "connected");
+    assert_eq!(accept(&bed.store, &key).await, KEPT);
+    proxy.set(Weather::Slow(Duration::from_millis(300)));
+    let store = bed.store.clone();
+    let leasing = tokio::spawn(async move { store.lease(&LeaseRequest::new(10, WEEK)).await });
+    let direct = Bed { pool: shared().pool(), table: bed.table.clone(), store: bed.store.clone() };
+    eventually("it is leased", async || direct.state(&key).await.as_deref() == Some("running")).await;
+    leasing.abort();
+    proxy.set(Weather::Fair);
+    eventually("it is put back", async || direct.state(&key).await.as_deref() == Some("accepted")).await;
+    assert_eq!(lease_one(&bed.store).await.attempt, 1);
+}
+
+#[tokio::test]
+async fn row_passes_between_inbox_and_inline_and_nothing_is_left_of_before() {
+    let bed = Bed::new().await;
+    let key = key("evt_1");
+    let inline =
+        "SELECT count(*) FROM events WHERE num_nonnulls(arrival, endpoint, due_at, started_at, head, body, order_key,
+        sequence, failures) = 0";
+    assert_eq!(accept(&bed.store, &key).await, KEPT);
+    complete(&bed.store, &lease_one(&bed.store).await).await;
+    bed.pass(2 * WEEK).await;
+    let claim = bed.claim(&key, ClaimToken::random());
+    assert_eq!(bed.store.claim(&claim).await.expect("an answer"), FRESH, "its retention is over");
+    assert_eq!(bed.count(inline).await, 1);
+    assert_eq!(bed.store.get(&key).await.expect("an answer"), None);
+    // Neither can a claim that is run inline be put into the inbox by its holder.
+    assert_eq!(bed.store.retry(&claim, LEASE, "no").await.expect("an answer"), Hold::Lost);
+    assert_eq!(bed.store.bury(&claim, "no").await.expect("an answer"), Hold::Lost);
+    assert_eq!(bed.store.release(&key, claim.token).await.expect("an answer"), Hold::Held);
+    assert_eq!(accept(&bed.store, &key).await, KEPT, "given up inline, it is free to take");
+    let leased = lease_one(&bed.store).await;
+    assert_eq!((leased.attempt, &leased.parcel), (1, &parcel(&key)));
+    let failed = Completion::failed("no such account", WEEK);
+    assert_eq!(bed.store.complete(&leased.claim(LEASE), &failed).await.expect("an answer"), Hold::Held);
+    assert_eq!(bed.count("SELECT count(*) FROM events WHERE state = 'failed' AND expires_at IS NULL").await, 1);
+    bed.pass(2 * WEEK).await;
+    assert_eq!(bed.store.claim(&claim).await.expect("an answer"), Claim::Completed { same_body: true });
+}
+
+#[tokio::test]
+async fn inbox_under_an_odd_name_works_like_any_other() {
+    run_on(&mut shared().connect().await, r#"CREATE SCHEMA "in'box""#.to_owned()).await;
+    for name in [r#""in'box"."it''s ""odd""; --""#, r#""in'box".plain"#, &"x".repeat(52)] {
+        let store = PostgresStore::builder(shared().pool()).table(name).expect("a name").build();
+        store.migrate().await.expect(name);
+        let key = key("evt_1");
+        assert_eq!(accept(&store, &key).await, KEPT);
+        let leased = lease_one(&store).await;
+        assert_eq!(store.bury(&leased.claim(LEASE), "hopeless").await.expect(name), Hold::Held);
+        assert_eq!(store.requeue(&Filter::all().state(EventState::Dead), false).await.expect(name), 1);
+        let (woken, other) = (store.wake(), crate::bed::key("evt_2"));
+        assert_eq!(accept(&store, &other).await, KEPT);
+        woken.await;
+        assert_eq!(store.waiting(10).await.expect(name), 2);
+        assert_eq!(store.counts().await.expect(name).waiting, 2);
+        assert_eq!(store.discard(&Filter::all(), WEEK).await.expect(name), 2);
+        assert_eq!(store.forget(&Filter::all()).await.expect(name), 2);
+    }
+}
+
+/// A row that somebody else wrote holds nobody up.
+#[tokio::test]
+async fn row_that_this_store_never_wrote_is_not_leased_and_delays_no_other() {
+    let bed = Bed::new().await;
+    for id in ["a", "b", "c"] {
+        assert_eq!(accept(&bed.store, &key(id)).await, KEPT);
+    }
+    let spoil = bed.about("UPDATE events SET key = 'odd' WHERE key = $1");
+    sqlx::query(AssertSqlSafe(spoil)).bind(key("a").as_str()).execute(&bed.pool).await.expect("spoilt");
+    let leased: Vec<_> = lease(&bed.store, 10).await.into_iter().map(|leased| leased.key).collect();
+    assert_eq!(leased, [key("b"), key("c")]);
+}

@@ -1,0 +1,52 @@
+//! What is kept for ever: dead letters, and how far each order has got.
+
+use tower_webhook::inbox::{EventState, Filter, Inbox, Order, Page};
+use tower_webhook::store::Hold;
+
+use crate::bed::{Bed, LEASE, WEEK, key};
+use crate::inbox_desk::{KEPT, accept, accept_ordered, complete, lease_one};
+
+#[tokio::test]
+async fn purge_leaves_dead_letters_and_what_is_to_be_run() {
+    let bed = Bed::new().await;
+    for id in ["done", "dead", "running"] {
+        assert_eq!(accept(&bed.store, &key(id)).await, KEPT);
+        let leased = lease_one(&bed.store).await;
+        match id {
+            "done" => complete(&bed.store, &leased).await,
+            "dead" => assert_eq!(bed.store.bury(&leased.claim(LEASE), "hopeless").await.expect("buried"), Hold::Held),
+            _ => {}
+        }
+    }
+    assert_eq!(accept(&bed.store, &key("waiting")).await, KEPT);
+    bed.pass(2 * WEEK).await;
+    assert_eq!(bed.store.purge().await.expect("purged"), 1);
+    let left = bed.store.list(&Filter::all(), &Page::first(10)).await.expect("a list");
+    let left: Vec<_> = left.iter().map(|event| event.key.id()).collect();
+    assert_eq!(left, ["dead", "running", "waiting"]);
+    let dead = bed.store.get(&key("dead")).await.expect("an answer").expect("the dead letter");
+    assert_eq!((dead.state, dead.failures.len()), (EventState::Dead, 1));
+    assert!(dead.parcel.is_some_and(|parcel| !parcel.body.is_empty()));
+}
+
+#[tokio::test]
+async fn old_news_are_old_news_after_every_retention() {
+    let bed = Bed::new().await;
+    let run = async |sequence: i64, id: &str| {
+        accept_ordered(&bed.store, &key(id), Order::of("sub_1").sequence(sequence)).await;
+        let leased = lease_one(&bed.store).await;
+        complete(&bed.store, &leased).await;
+        leased.superseded
+    };
+    assert!(!run(5, "five").await);
+    assert!(run(3, "three").await);
+    for round in 0..2 {
+        bed.pass(2 * WEEK).await;
+        assert_eq!(bed.store.purge().await.expect("purged"), 2);
+        assert_eq!(bed.count("SELECT count(*) FROM events").await, 1, "one row for the order, and no event");
+        assert!(bed.store.list(&Filter::all(), &Page::first(10)).await.expect("a list").is_empty());
+        assert_eq!(bed.store.counts().await.expect("counts"), Default::default());
+        assert!(run(4, &format!("four, {round}")).await, "{round}");
+        assert!(!run(6 + round, &format!("new, {round}")).await, "{round}");
+    }
+}

@@ -1,0 +1,118 @@
+//! Several instances on one table are one inbox.
+
+use std::collections::{BTreeMap, HashSet};
+use std::sync::{Arc, Mutex};
+
+use futures_util::future::join_all;
+use tower_webhook::inbox::{Filter, Inbox, Leased, Order};
+use tower_webhook::store::PostgresStore;
+
+use crate::bed::{Bed, LEASE, key};
+use crate::inbox_desk::{KEPT, accept, accept_ordered, complete, lease, lease_one};
+
+/// Leases and completes until nothing is left; `note` is told before each completion.
+async fn work(store: PostgresStore, batch: usize, note: impl Fn(&Leased)) {
+    loop {
+        let leased = lease(&store, batch).await;
+        if leased.is_empty() {
+            let counts = store.counts().await.expect("counts");
+            if counts.waiting + counts.running == 0 {
+                return;
+            }
+        }
+        for leased in leased {
+            note(&leased);
+            complete(&store, &leased).await;
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn two_instances_lease_every_event_once() {
+    let bed = Bed::new().await;
+    let keys: Vec<_> = (0..500).map(|n| key(&n.to_string())).collect();
+    assert!(join_all(keys.iter().map(|key| accept(&bed.store, key))).await.iter().all(|answer| *answer == KEPT));
+    let runs = Arc::new(Mutex::new(Vec::new()));
+    let workers = [bed.store.clone(), bed.store.clone(), bed.another(), bed.another()].map(|store| {
+        let runs = runs.clone();
+        tokio::spawn(work(store, 7, move |leased| runs.lock().expect("no panic").push(leased.key.clone())))
+    });
+    join_all(workers).await.into_iter().for_each(|worker| worker.expect("no panic"));
+    let runs = runs.lock().expect("no panic");
+    assert_eq!((runs.len(), runs.iter().collect::<HashSet<_>>().len()), (500, 500));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn two_instances_keep_every_order_one_at_a_time() {
+    let bed = Bed::new().await;
+    for n in 0..150 {
+        accept_ordered(&bed.store, &key(&n.to_string()), Order::of(format!("order {}", n % 5))).await;
+    }
+    let runs = Arc::new(Mutex::new(BTreeMap::<usize, Vec<usize>>::new()));
+    let workers = [bed.store.clone(), bed.another(), bed.another()].map(|store| {
+        let runs = runs.clone();
+        tokio::spawn(work(store, 10, move |leased| {
+            let n: usize = leased.key.id().parse().expect("a number");
+            runs.lock().expect("no panic").entry(n % 5).or_default().push(n);
+        }))
+    });
+    join_all(workers).await.into_iter().for_each(|worker| worker.expect("no panic"));
+    for (order, run) in runs.lock().expect("no panic").iter() {
+        assert_eq!(*run, (0..30).map(|n| n * 5 + order).collect::<Vec<_>>());
+    }
+}
+
+/// What no worker's statement sees of another's is seen by the database.
+#[tokio::test]
+async fn database_refuses_a_second_running_event_of_an_order() {
+    let bed = Bed::new().await;
+    for id in ["a", "b"] {
+        accept_ordered(&bed.store, &key(id), Order::of("order")).await;
+    }
+    assert_eq!(lease_one(&bed.store).await.key, key("a"));
+    let second = bed.about("UPDATE events SET state = 'running' WHERE state = 'accepted'");
+    let refused = sqlx::query(sqlx::AssertSqlSafe(second)).execute(&bed.pool).await.expect_err("a second one");
+    assert!(refused.as_database_error().expect("the server's word").is_unique_violation(), "{refused}");
+}
+
+/// Two workers that race for an order: the slower one's statement fails, is asked again, and leases the rest.
+#[tokio::test]
+async fn lease_that_meets_another_of_the_same_order_leases_the_rest() {
+    let bed = Bed::new().await;
+    for id in ["a", "b"] {
+        accept_ordered(&bed.store, &key(id), Order::of(id)).await;
+    }
+    // Fails once, as the index would.
+    bed.run(
+        "CREATE SEQUENCE events_refusals;
+         CREATE FUNCTION events_refuse() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
+            IF nextval('events_refusals') = 1 THEN RAISE EXCEPTION 'provoked' USING ERRCODE = '23505'; END IF;
+            RETURN NEW;
+         END $$;
+         CREATE TRIGGER refuse BEFORE UPDATE ON events FOR EACH ROW EXECUTE FUNCTION events_refuse()",
+    )
+    .await;
+    assert_eq!(lease(&bed.store, 10).await.len(), 2);
+}
+
+#[tokio::test]
+async fn operators_do_not_wait_for_what_somebody_holds() {
+    let bed = Bed::new().await;
+    for id in ["held", "free"] {
+        assert_eq!(accept(&bed.store, &key(id)).await, KEPT);
+    }
+    for leased in lease(&bed.store, 10).await {
+        assert_eq!(
+            bed.store.bury(&leased.claim(LEASE), "hopeless").await.expect("buried"),
+            tower_webhook::store::Hold::Held
+        );
+    }
+    let mut theirs = crate::bed::shared().connect().await;
+    let hold = bed.about(&format!("BEGIN; SELECT key FROM events WHERE key = '{}' FOR UPDATE", key("held").as_str()));
+    crate::bed::run_on(&mut theirs, hold).await;
+    assert_eq!(bed.store.requeue(&Filter::all(), false).await.expect("requeued"), 1);
+    assert_eq!(bed.store.discard(&Filter::all(), LEASE).await.expect("discarded"), 1);
+    assert_eq!(bed.store.forget(&Filter::all()).await.expect("forgotten"), 1);
+    crate::bed::run_on(&mut theirs, "ROLLBACK".to_owned()).await;
+    assert_eq!(bed.store.requeue(&Filter::all(), false).await.expect("requeued"), 1);
+}

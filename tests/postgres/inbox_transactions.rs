@@ -1,0 +1,72 @@
+//! A worker's handler that completes its event in a transaction of its own: while that is open, it delays nobody.
+
+use std::time::Duration;
+
+use sqlx::{AssertSqlSafe, Connection, PgTransaction};
+use tower_webhook::inbox::{EventState, Inbox, Leased};
+use tower_webhook::store::{Claim, Completion, Hold, PostgresStore, Store, StoreErrorKind};
+
+use crate::bed::{Bed, LEASE, WEEK, key, shared};
+use crate::inbox_desk::{ACCEPTED, KEPT, accept, complete, lease, lease_one};
+
+/// Runs the statement that the store lends; how many rows it changed.
+async fn enlist(transaction: &mut PgTransaction<'_>, store: &PostgresStore, leased: &Leased) -> u64 {
+    let enlistment = store.enlistment().expect("a statement");
+    let statement = sqlx::query(AssertSqlSafe(enlistment.sql())).bind(leased.key.as_str());
+    let statement = statement.bind(leased.token.as_bytes().as_slice()).bind("by the handler");
+    let statement = statement.bind(WEEK.as_millis() as i64).execute(&mut **transaction).await;
+    statement.expect("a statement that works").rows_affected()
+}
+
+/// Everything here is answered while the transaction is open: whatever waited for it would never be.
+#[tokio::test]
+async fn open_transaction_delays_neither_other_events_nor_the_questions_about_its_own() {
+    let bed = Bed::new().await;
+    let (held, mut connection) = (key("held"), shared().connect().await);
+    assert_eq!(accept(&bed.store, &held).await, KEPT);
+    let leased = lease_one(&bed.store).await;
+    let mut transaction = connection.begin().await.expect("a transaction");
+    assert_eq!(enlist(&mut transaction, &bed.store, &leased).await, 1);
+
+    for n in 0..10 {
+        assert_eq!(accept(&bed.store, &key(&n.to_string())).await, KEPT);
+        complete(&bed.store, &lease_one(&bed.store).await).await;
+    }
+    let claim = leased.claim(LEASE);
+    assert_eq!(accept(&bed.store, &held).await, ACCEPTED);
+    assert_eq!(bed.store.renew(&claim).await.expect("an answer"), Hold::Held);
+    let is_locked = |answer: Result<Hold, tower_webhook::store::StoreError>| {
+        assert_eq!(answer.expect_err("locked").kind(), StoreErrorKind::Locked);
+    };
+    is_locked(bed.store.retry(&claim, Duration::ZERO, "flaky").await);
+    is_locked(bed.store.bury(&claim, "hopeless").await);
+    is_locked(bed.store.release(&held, leased.token).await);
+    assert_eq!(bed.store.counts().await.expect("counts").running, 1);
+    transaction.commit().await.expect("committed");
+    let kept = bed.store.get(&held).await.expect("an answer").expect("the event");
+    assert_eq!((kept.state, kept.summary.as_deref()), (EventState::Completed, Some("by the handler")));
+    assert!(lease(&bed.store, 10).await.is_empty());
+    // What the machine asks then.
+    assert_eq!(bed.store.release(&held, leased.token).await.expect("an answer"), Hold::Lost);
+    let done = Completion::succeeded("200 OK", WEEK);
+    assert_eq!(bed.store.complete(&claim, &done).await.expect("an answer"), Hold::Held);
+    assert_eq!(accept(&bed.store, &held).await, Claim::Completed { same_body: true });
+}
+
+/// The lease is not renewed once the completion is enlisted; the row's lock takes its place.
+#[tokio::test]
+async fn lapsed_event_in_an_open_transaction_is_leased_to_nobody() {
+    let bed = Bed::new().await;
+    let mut connection = shared().connect().await;
+    assert_eq!(accept(&bed.store, &key("evt_1")).await, KEPT);
+    let leased = lease_one(&bed.store).await;
+    bed.pass(2 * LEASE).await;
+    let mut transaction = connection.begin().await.expect("a transaction");
+    assert_eq!(enlist(&mut transaction, &bed.store, &leased).await, 1);
+    assert!(lease(&bed.store, 10).await.is_empty());
+    transaction.rollback().await.expect("rolled back");
+    let again = lease_one(&bed.store).await;
+    assert_eq!(again.attempt, 2);
+    let mut transaction = connection.begin().await.expect("a transaction");
+    assert_eq!(enlist(&mut transaction, &bed.store, &leased).await, 0, "the first worker is fenced");
+}

@@ -1,0 +1,191 @@
+//! Rows 37 to 39 with a worker, and the exactly-once effect from the inbox.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+use axum::Router;
+use axum::body::Body;
+use axum::http::StatusCode;
+use axum::routing::post;
+use sqlx::AssertSqlSafe;
+use tokio::sync::{Notify, mpsc};
+use tower::ServiceExt;
+use tower_webhook::inbox::{EventState, Filter, Inbox, LAPSED};
+use tower_webhook::store::PostgresStore;
+use tower_webhook::testing::TestSender;
+use tower_webhook::worker::RetryPolicy;
+use tower_webhook::{Outcome, WebhookEvent, WebhookLayer, Worker};
+
+use crate::bed::{Bed, LEASE, eventually, key};
+use crate::support::scheme;
+
+/// Has a layer keep an event in the store.
+pub(crate) async fn deliver(store: &PostgresStore, id: &str) {
+    let unused = Router::new().route("/webhooks", post(|| async { StatusCode::IM_A_TEAPOT }));
+    let app = unused.layer(WebhookLayer::inbox(scheme(), store.clone()));
+    let delivery = TestSender::new(scheme()).deliver(format!(r#"{{"id":"{id}","type":"test.event"}}"#));
+    let answer = app.oneshot(delivery.request::<Body>()).await.expect("a router cannot fail");
+    assert_eq!(answer.extensions().get(), Some(&Outcome::Accepted));
+}
+
+/// A service that counts its runs and answers `status`.
+fn counting(status: StatusCode) -> (Router, Arc<AtomicUsize>) {
+    let runs = Arc::new(AtomicUsize::new(0));
+    let counted = runs.clone();
+    let service = Router::new().route(
+        "/webhooks",
+        post(move |_: WebhookEvent| async move {
+            counted.fetch_add(1, Ordering::Relaxed);
+            status
+        }),
+    );
+    (service, runs)
+}
+
+#[test]
+fn row_37_event_of_a_worker_that_is_gone_is_run_by_another_one() {
+    let runtime = || tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().expect("one");
+    let (here, there) = (runtime(), runtime());
+    let bed = here.block_on(Bed::new());
+    here.block_on(deliver(&bed.store, "evt_1"));
+    let (started, mut starts) = mpsc::unbounded_channel();
+    there.block_on(async {
+        let pool = crate::bed::shared().pool();
+        let store = PostgresStore::builder(pool).table(&bed.table).expect("a name").build();
+        let hang = post(move |event: WebhookEvent| async move {
+            started.send(event.attempt()).expect("a test");
+            std::future::pending::<()>().await;
+        });
+        let worker = Worker::new(store, Router::new().route("/webhooks", hang));
+        tokio::spawn(worker.run(std::future::pending()));
+    });
+    assert_eq!(here.block_on(starts.recv()), Some(Some(1)));
+    // As with SIGKILL, nothing of it is settled.
+    there.shutdown_timeout(Duration::from_secs(10));
+    here.block_on(async {
+        let (service, runs) = counting(StatusCode::OK);
+        let worker = Worker::new(bed.store.clone(), service);
+        assert_eq!(worker.run_until_idle().await, 0, "it is leased");
+        bed.pass(2 * LEASE).await;
+        assert_eq!(worker.run_until_idle().await, 1);
+        let kept = bed.store.get(&key("evt_1")).await.expect("an answer").expect("the event");
+        assert_eq!((kept.state, kept.attempts, runs.load(Ordering::Relaxed)), (EventState::Completed, 2, 1));
+        let reasons: Vec<_> = kept.failures.iter().map(|attempt| &*attempt.reason).collect();
+        assert_eq!(reasons, [LAPSED]);
+    });
+}
+
+#[tokio::test]
+async fn row_38_event_that_always_fails_is_a_dead_letter_with_its_bytes() {
+    let bed = Bed::new().await;
+    deliver(&bed.store, "poison").await;
+    deliver(&bed.store, "sound").await;
+    let sound = Arc::new(AtomicUsize::new(0));
+    let (counted, letters) = (sound.clone(), Arc::new(AtomicUsize::new(0)));
+    let handler = post(move |event: WebhookEvent| async move {
+        if event.id() == "poison" {
+            return StatusCode::INTERNAL_SERVER_ERROR;
+        }
+        counted.fetch_add(1, Ordering::Relaxed);
+        StatusCode::OK
+    });
+    let told = letters.clone();
+    let worker = Worker::new(bed.store.clone(), Router::new().route("/webhooks", handler))
+        .retries(RetryPolicy::new().max_attempts(3).first_pause(Duration::ZERO))
+        .on_dead_letter(move |letter| {
+            assert_eq!((letter.attempt, letter.permanent), (3, false));
+            told.fetch_add(1, Ordering::Relaxed);
+        });
+    assert_eq!(worker.run_until_idle().await, 4);
+    assert_eq!((sound.load(Ordering::Relaxed), letters.load(Ordering::Relaxed)), (1, 1), "it blocks nobody");
+    let dead = bed.store.get(&key("poison")).await.expect("an answer").expect("the dead letter");
+    assert_eq!((dead.state, dead.attempts, dead.failures.len()), (EventState::Dead, 3, 3));
+    assert_eq!(&*dead.parcel.expect("kept whole").body, br#"{"id":"poison","type":"test.event"}"#);
+}
+
+#[tokio::test]
+async fn row_39_completed_event_is_not_replayed_and_a_double_click_is_one_requeue() {
+    let bed = Bed::new().await;
+    let filter = Filter::one(key("evt_1"));
+    deliver(&bed.store, "evt_1").await;
+    let failing = Worker::new(bed.store.clone(), counting(StatusCode::INTERNAL_SERVER_ERROR).0);
+    assert_eq!(failing.retries(RetryPolicy::new().max_attempts(1)).run_until_idle().await, 1);
+    let clicks = [bed.store.requeue(&filter, false), bed.store.requeue(&filter, false)];
+    let requeued = futures_util::future::join_all(clicks).await.into_iter().map(|click| click.expect("an answer"));
+    assert_eq!(requeued.sum::<u64>(), 1);
+    let (service, runs) = counting(StatusCode::OK);
+    let worker = Worker::new(bed.store.clone(), service);
+    assert_eq!(worker.run_until_idle().await, 1);
+    assert_eq!(bed.store.requeue(&filter, false).await.expect("an answer"), 0);
+    assert_eq!(worker.run_until_idle().await, 0);
+    assert_eq!(bed.store.requeue(&filter, true).await.expect("an answer"), 1, "unless it is forced");
+    assert_eq!(worker.run_until_idle().await, 1);
+    assert_eq!(runs.load(Ordering::Relaxed), 2);
+}
+
+/// Effects in a table, each in the transaction that completes its event. `pause` is called before the first one is.
+fn transactional(bed: &Bed, pause: Option<(Arc<Notify>, Arc<Notify>)>) -> Router {
+    let (pool, insert) = (bed.pool.clone(), bed.about("INSERT INTO events_effects VALUES ($1)"));
+    let handler = post(move |event: WebhookEvent| async move {
+        if let Some((paused, go)) = &pause
+            && event.attempt() == Some(1)
+        {
+            paused.notify_one();
+            go.notified().await;
+        }
+        let mut transaction = pool.begin().await.expect("a transaction");
+        if event.complete_in(&mut *transaction).await.is_err() {
+            return StatusCode::CONFLICT;
+        }
+        let effect = sqlx::query(AssertSqlSafe(&*insert)).bind(event.id().to_owned());
+        effect.execute(&mut *transaction).await.expect("an effect");
+        // Rolled back: the effect, and the completion with it.
+        if event.id() == "flaky" && event.attempt() == Some(1) {
+            return StatusCode::OK;
+        }
+        transaction.commit().await.expect("committed");
+        StatusCode::OK
+    });
+    Router::new().route("/webhooks", handler)
+}
+
+#[tokio::test]
+async fn effect_and_completion_of_a_queued_event_are_committed_together_or_not_at_all() {
+    let bed = Bed::new().await;
+    bed.run("CREATE TABLE events_effects (event text)").await;
+    for id in ["evt_1", "evt_2", "flaky"] {
+        deliver(&bed.store, id).await;
+    }
+    let retries = RetryPolicy::new().first_pause(Duration::ZERO);
+    let worker = Worker::new(bed.store.clone(), transactional(&bed, None)).retries(retries);
+    assert_eq!(worker.run_until_idle().await, 4);
+    assert_eq!(bed.count("SELECT count(*) FROM events_effects").await, 3);
+    assert_eq!(bed.count("SELECT count(DISTINCT event) FROM events_effects").await, 3);
+    assert_eq!(bed.store.counts().await.expect("counts").completed, 3);
+    let flaky = bed.store.get(&key("flaky")).await.expect("an answer").expect("the event");
+    assert_eq!((flaky.attempts, flaky.failures.len()), (2, 1));
+}
+
+#[tokio::test]
+async fn worker_that_comes_back_after_its_lease_doubles_no_effect() {
+    let bed = Bed::new().await;
+    bed.run("CREATE TABLE events_effects (event text)").await;
+    deliver(&bed.store, "evt_1").await;
+    let (paused, go) = (Arc::new(Notify::new()), Arc::new(Notify::new()));
+    let service = transactional(&bed, Some((paused.clone(), go.clone())));
+    let (stop, stopped) = tokio::sync::oneshot::channel::<()>();
+    // With room for one event, it does not take its own over.
+    let zombie = Worker::new(bed.another(), service.clone()).concurrency(1).expect("a number");
+    let zombie = tokio::spawn(zombie.run(async move { _ = stopped.await }));
+    paused.notified().await;
+    bed.pass(2 * LEASE).await;
+    assert_eq!(Worker::new(bed.store.clone(), service).run_until_idle().await, 1);
+    go.notify_one();
+    stop.send(()).expect("it works");
+    zombie.await.expect("no panic");
+    eventually("nothing runs", async || bed.store.counts().await.expect("counts").running == 0).await;
+    assert_eq!(bed.count("SELECT count(*) FROM events_effects").await, 1);
+    let kept = bed.store.get(&key("evt_1")).await.expect("an answer").expect("the event");
+    assert_eq!((kept.state, kept.attempts), (EventState::Completed, 2));
+}

@@ -14,6 +14,8 @@ mod conformance;
 mod connections;
 #[path = "redis/harness.rs"]
 mod harness;
+#[path = "redis/inbox.rs"]
+mod inbox;
 #[path = "redis/old_server.rs"]
 mod old_server;
 #[path = "redis/outage.rs"]

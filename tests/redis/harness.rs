@@ -12,13 +12,27 @@ use tower_webhook::testing::conformance::Harness;
 
 use crate::support::redis_server::{RedisCluster, RedisServer};
 
-/// Brings the end of every key nearer, and deletes those that it passes.
-const SHIFT: &str = "for _, key in ipairs(redis.call('KEYS', ARGV[1])) do
-  local left = redis.call('PTTL', key) - ARGV[2]
-  if left > 0 then redis.call('PEXPIRE', key, string.format('%d', left)) else redis.call('DEL', key) end
+/// Brings the end of everything nearer: of keys, which are deleted if it is passed, and of what an inbox has a time for.
+const SHIFT: &str = "local shift = tonumber(ARGV[2])
+for _, key in ipairs(redis.call('KEYS', ARGV[1])) do
+  local left, kind = redis.call('PTTL', key), redis.call('TYPE', key).ok
+  if left >= 0 and left <= shift then
+    redis.call('DEL', key)
+  elseif left >= 0 then
+    redis.call('PEXPIRE', key, string.format('%d', left - shift))
+  elseif kind == 'zset' and not string.find(key, 'inbox:dead', 1, true) then
+    for _, member in ipairs(redis.call('ZRANGE', key, 0, -1)) do redis.call('ZINCRBY', key, -shift, member) end
+  elseif kind == 'stream' then
+    local pending = redis.pcall('XPENDING', key, 'workers', '-', '+', 10000)
+    for _, entry in ipairs(pending.err and {} or pending) do
+      redis.call('XCLAIM', key, 'workers', 'worker', 0, entry[1], 'IDLE', entry[3] + shift, 'JUSTID')
+    end
+  elseif string.find(key, 'inbox:lapses', 1, true) then
+    redis.call('INCRBY', key, -shift)
+  end
 end";
 
-const FOREVER: &str = "4000000000000";
+const CLEAR: &str = "for _, key in ipairs(redis.call('KEYS', ARGV[1])) do redis.call('DEL', key) end";
 
 pub(crate) fn pool(server: &RedisServer) -> Pool {
     pool_of(&server.url())
@@ -66,11 +80,11 @@ impl Shifting {
         Self { pool, nodes, name: name.to_owned(), stores: AtomicUsize::new(0), replicas: self.replicas }
     }
 
-    async fn shift(&self, milliseconds: &str) {
+    async fn evaluate(&self, script: &str, milliseconds: u128) {
         for node in &self.nodes {
             let pattern = format!("{}.*", self.name);
             let mut shift = cmd("EVAL");
-            shift.arg(SHIFT).arg(0).arg(pattern).arg(milliseconds);
+            shift.arg(script).arg(0).arg(pattern).arg(milliseconds.to_string());
             shift.exec_async(&mut node.clone()).await.expect("a server that answers");
         }
     }
@@ -80,7 +94,7 @@ impl Harness for Shifting {
     type Store = RedisStore;
 
     async fn store(&self) -> RedisStore {
-        self.shift(FOREVER).await;
+        self.evaluate(CLEAR, 0).await;
         let prefix = format!("{}.{}:", self.name, self.stores.fetch_add(1, Ordering::Relaxed));
         // A busy machine is not what these checks are about, and one connection per store is enough to make.
         let store = RedisStore::builder(self.pool.clone()).prefix(prefix).connections(1);
@@ -88,6 +102,6 @@ impl Harness for Shifting {
     }
 
     async fn pass(&self, time: Duration) {
-        self.shift(&time.as_millis().to_string()).await;
+        self.evaluate(SHIFT, time.as_millis()).await;
     }
 }

@@ -2,6 +2,7 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
+use super::inbox::Listener;
 use super::lane::Lane;
 use super::replicas::Replicas;
 use super::store::Shared;
@@ -48,7 +49,7 @@ impl RedisStoreBuilder {
     /// What every key begins with; `tower-webhook:` by default.
     ///
     /// Receivers that are to act as one must have the same. On a Cluster a name in braces, `{webhooks}:`, keeps all keys on one
-    /// node, and is better left out.
+    /// node: an [inbox](super#the-inbox) needs it, and without one it is better left out.
     pub fn prefix(mut self, prefix: impl Into<Box<str>>) -> Self {
         self.prefix = prefix.into();
         self
@@ -101,6 +102,7 @@ impl RedisStoreBuilder {
         let shared = Shared {
             lanes: (0..connections).map(|_| Lane::new(pool.clone(), timeout)).collect(),
             replicas: (replicas > 0).then(|| Replicas::new(&pool, replicas, replica_timeout, timeout)),
+            listener: Listener::new(pool, &prefix),
             prefix,
             timeout,
             claims_by_script: AtomicBool::new(false),

@@ -18,6 +18,8 @@ pub(super) enum Fault {
     /// The connection is gone; what was asked may have been done or not.
     Broken(RedisError),
     Unreadable(Unreadable),
+    /// The keys of an inbox would be on several nodes of a Cluster.
+    Scattered,
     NotReplicated {
         acknowledged: u32,
         wanted: u32,
@@ -83,6 +85,10 @@ impl From<Fault> for StoreError {
             Fault::Redis(error) if says(&error, "WRONGTYPE") => Self::corrupt(error),
             Fault::Redis(error) | Fault::Broken(error) => Self::unavailable(error),
             Fault::Unreadable(unreadable) => Self::corrupt(unreadable),
+            Fault::Scattered => Self::unavailable(
+                "an inbox on a Cluster needs all of its keys in one slot: give the store a prefix with a name in braces, such \
+                 as \"{webhooks}:\"",
+            ),
             Fault::NotReplicated { acknowledged, wanted } => Self::unavailable(format!(
                 "{acknowledged} of the {wanted} replicas asked for confirmed the write in time"
             )),

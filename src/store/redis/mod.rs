@@ -66,6 +66,7 @@
 mod builder;
 mod check;
 mod fault;
+mod inbox;
 mod lane;
 mod line;
 mod pool;

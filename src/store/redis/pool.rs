@@ -36,6 +36,10 @@ impl RedisPool {
         }
     }
 
+    pub(super) const fn is_cluster(&self) -> bool {
+        matches!(self.0, Kind::Cluster(_))
+    }
+
     const fn name(&self) -> &'static str {
         match self.0 {
             Kind::Node(_) => "node",

@@ -1,8 +1,10 @@
 //! What is written under a key.
 //!
 //! `state:token:fingerprint:text`, in ASCII up to the text: `r` for a running claim with the event's type, `c` for a
-//! completed and `f` for a failed one with its summary. Token and fingerprint are base64, since a value of up to 44 bytes
-//! costs Redis one allocation instead of two.
+//! completed and `f` for a failed one with its summary, `a` for an event that an inbox has accepted and that is still to be run.
+//! Token and fingerprint are base64, since a value of up to 44 bytes costs Redis one allocation instead of two.
+//!
+//! The text of an inbox's events begins with `@arrival attempts time `, see [`Place`].
 
 use std::fmt;
 use std::time::Duration;
@@ -22,9 +24,46 @@ const LONGEST: Duration = Duration::from_secs(100 * 365 * 24 * 3600);
 /// What was found under a key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Record {
-    pub(super) is_running: bool,
+    pub(super) state: State,
     pub(super) token: ClaimToken,
     pub(super) fingerprint: Fingerprint,
+}
+
+/// What has become of an event.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum State {
+    /// A receiver runs it.
+    Running,
+    /// An inbox has it: it waits, or a worker runs it.
+    Accepted,
+    Completed,
+    Failed,
+}
+
+/// What the record of an inbox's event says beside.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Place<'a> {
+    pub(super) arrival: u64,
+    pub(super) attempts: u32,
+    /// When it is due, was leased, or ended, in milliseconds since 1970.
+    pub(super) time: i64,
+    /// Of an accepted event `w` while it waits, `r` while it runs, `l` when its lease has lapsed, and `o` behind it if it is in an
+    /// order; of others, the summary.
+    pub(super) rest: &'a str,
+}
+
+impl<'a> Place<'a> {
+    /// `None`, if the event is none of an inbox.
+    pub(super) fn read(value: &'a [u8]) -> Option<Self> {
+        let text = std::str::from_utf8(value.get(HEAD..)?).ok()?.strip_prefix('@')?;
+        let mut words = text.splitn(4, ' ');
+        Some(Self {
+            arrival: words.next()?.parse().ok()?,
+            attempts: words.next()?.parse().ok()?,
+            time: words.next()?.parse().ok()?,
+            rest: words.next()?,
+        })
+    }
 }
 
 /// A value under one of this store's keys that it did not write.
@@ -38,15 +77,52 @@ impl Record {
         let (token, rest) = rest.split_at(22);
         let [b':', fingerprint @ .., b':'] = rest else { return Err(Unreadable) };
         Ok(Self {
-            is_running: match state {
-                b'r' => true,
-                b'c' | b'f' => false,
+            state: match state {
+                b'r' => State::Running,
+                b'a' => State::Accepted,
+                b'c' => State::Completed,
+                b'f' => State::Failed,
                 _ => return Err(Unreadable),
             },
             token: ClaimToken::from_bytes(decode(token)?),
-            fingerprint: Fingerprint::from_u64(u64::from_be_bytes(decode(fingerprint)?)),
+            fingerprint: read_fingerprint(fingerprint)?,
         })
     }
+}
+
+/// What a worker's tokens begin with.
+const LEASED: [u8; 2] = [0x1e, 0xa5];
+
+/// A token for an event that is leased. The store knows it again, and need not ask what kind of claim it holds: 112 random bits are
+/// as good as 128.
+pub(super) fn leased_token() -> ClaimToken {
+    let mut bytes = *ClaimToken::random().as_bytes();
+    bytes[..2].copy_from_slice(&LEASED);
+    ClaimToken::from_bytes(bytes)
+}
+
+/// Whether a token is probably one of [`leased_token`]: one of 65,536 others is taken for one, too.
+pub(super) fn is_leased(token: ClaimToken) -> bool {
+    token.as_bytes().starts_with(&LEASED)
+}
+
+/// A token as it is in a record.
+pub(super) fn token(token: ClaimToken) -> String {
+    URL_SAFE_NO_PAD.encode(token.as_bytes())
+}
+
+/// A fingerprint as it is in a record.
+pub(super) fn fingerprint(fingerprint: Fingerprint) -> String {
+    URL_SAFE_NO_PAD.encode(fingerprint.as_u64().to_be_bytes())
+}
+
+pub(super) fn read_fingerprint(text: &[u8]) -> Result<Fingerprint, Unreadable> {
+    Ok(Fingerprint::from_u64(u64::from_be_bytes(decode(text)?)))
+}
+
+/// What an accepted event is written as, up to its [`Place`], which the script knows.
+pub(super) fn accepted(claim: &ClaimRequest<'_>) -> String {
+    write('a', claim, "")
 }
 
 /// What a claim is written as while it runs.
@@ -114,11 +190,15 @@ mod tests {
         let key = EventKey::new("/hook", None, "evt_1");
         for byte in 0..=255 {
             let claim = claim(&key, byte).event_type(Some("invoice.paid"));
-            let expected = Record { is_running: true, token: claim.token, fingerprint: claim.fingerprint };
+            let expected = Record { state: State::Running, token: claim.token, fingerprint: claim.fingerprint };
             assert_eq!(Record::read(running(&claim).as_bytes()), Ok(expected));
-            for completion in [Completion::succeeded("OK", LONGEST), Completion::failed("é:☃", LONGEST)] {
+            assert_eq!(Record::read(accepted(&claim).as_bytes()), Ok(Record { state: State::Accepted, ..expected }));
+            for (completion, state) in [
+                (Completion::succeeded("OK", LONGEST), State::Completed),
+                (Completion::failed("é:☃", LONGEST), State::Failed),
+            ] {
                 let read = Record::read(settled(&claim, &completion).as_bytes());
-                assert_eq!(read, Ok(Record { is_running: false, ..expected }));
+                assert_eq!(read, Ok(Record { state, ..expected }));
             }
         }
     }
@@ -135,6 +215,28 @@ mod tests {
     fn an_ordinary_record_fits_one_allocation() {
         let key = EventKey::new("/hook", None, "evt_1");
         assert!(settled(&claim(&key, 7), &Completion::succeeded("Created", LONGEST)).len() <= 44);
+    }
+
+    #[test]
+    fn place_of_an_inboxs_event_is_told_from_a_summary() {
+        let key = EventKey::new("/hook", None, "evt_1");
+        let claim = claim(&key, 7);
+        let value = accepted(&claim) + "@1700000000000000012 3 1700000000500 two words";
+        let place =
+            Place { arrival: 1_700_000_000_000_000_012, attempts: 3, time: 1_700_000_000_500, rest: "two words" };
+        assert_eq!(Place::read(value.as_bytes()), Some(place));
+        for completion in
+            [Completion::succeeded("200 OK", LONGEST), Completion::failed("@ nine o'clock, or so", LONGEST)]
+        {
+            assert_eq!(Place::read(settled(&claim, &completion).as_bytes()), None);
+        }
+    }
+
+    #[test]
+    fn tokens_of_leased_events_are_known_again() {
+        let (one, other) = (leased_token(), leased_token());
+        assert!(is_leased(one) && is_leased(other) && one != other);
+        assert!(!is_leased(ClaimToken::from_bytes([7; 16])));
     }
 
     #[test]

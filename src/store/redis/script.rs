@@ -46,7 +46,7 @@ return found",
 });
 
 pub(super) struct Script {
-    code: &'static str,
+    code: String,
     hash: String,
 }
 
@@ -58,8 +58,9 @@ pub(super) struct Call<'a> {
 }
 
 impl Script {
-    fn new(code: &'static str) -> Self {
-        Self { code, hash: redis::Script::new(code).get_hash().to_owned() }
+    pub(super) fn new(code: impl Into<String>) -> Self {
+        let code = code.into();
+        Self { hash: redis::Script::new(&code).get_hash().to_owned(), code }
     }
 
     pub(super) fn call<'a>(&'a self, key: &'a str, arguments: &'a [&'a [u8]]) -> Call<'a> {
@@ -75,7 +76,7 @@ impl Call<'_> {
 
     /// For one that does not, and then has it. One step, unlike `SCRIPT LOAD` first: nothing can come between.
     pub(super) fn in_full(&self) -> Cmd {
-        self.command("EVAL", self.script.code)
+        self.command("EVAL", &self.script.code)
     }
 
     fn command(&self, name: &str, script: &str) -> Cmd {

@@ -3,12 +3,13 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use deadpool_redis::redis::{Cmd, RedisError, from_redis_value};
+use deadpool_redis::redis::{Cmd, RedisError, Value, from_redis_value};
 use xxhash_rust::xxh3::xxh3_64;
 
 use super::fault::Fault;
+use super::inbox::Listener;
 use super::lane::Lane;
-use super::record::{self, Record, milliseconds};
+use super::record::{self, Record, State, milliseconds};
 use super::replicas::Replicas;
 use super::script::{self, Call};
 use super::{RedisPool, RedisStoreBuilder};
@@ -32,6 +33,7 @@ pub(super) struct Shared {
     pub(super) replicas: Option<Replicas>,
     /// The server does not know `SET` with both `NX` and `GET`.
     pub(super) claims_by_script: AtomicBool,
+    pub(super) listener: Listener,
 }
 
 impl RedisStore {
@@ -61,16 +63,21 @@ impl Store for RedisStore {
             }
             return Ok(Claim::Fresh { attempt: None });
         };
-        let same_body = found.fingerprint == request.fingerprint;
-        Ok(if found.is_running { Claim::InFlight { same_body } } else { Claim::Completed { same_body } })
+        Ok(found.answers(request))
     }
 
     async fn renew(&self, claim: &ClaimRequest<'_>) -> Result<Hold, StoreError> {
+        if let Some(hold) = self.shared.renew_leased(claim).await? {
+            return Ok(hold);
+        }
         let answer = self.shared.put(Way::InOrder, claim, &record::running(claim), claim.lease).await?;
         Ok(if answer.found.is_none() { Hold::Held } else { Hold::Lost })
     }
 
     async fn complete(&self, claim: &ClaimRequest<'_>, completion: &Completion<'_>) -> Result<Hold, StoreError> {
+        if let Some(hold) = self.shared.complete_leased(claim, completion).await? {
+            return Ok(hold);
+        }
         let value = record::settled(claim, completion);
         let answer = self.shared.put(Way::Replicated, claim, &value, completion.retention).await?;
         // What is found here is settled, or runs under another token.
@@ -82,8 +89,12 @@ impl Store for RedisStore {
     }
 
     async fn release(&self, key: &EventKey, token: ClaimToken) -> Result<Hold, StoreError> {
+        if let Some(hold) = self.shared.release_leased(key, token).await? {
+            return Ok(hold);
+        }
         let (key, holder) = (self.shared.key(key), record::holder(token));
-        let answer = self.shared.run(Way::Shared, &script::DROP.call(&key, &[holder.as_bytes()])).await?;
+        let answer = self.shared.run(Way::Shared, &script::DROP.call(&key, &[holder.as_bytes()])).await;
+        let answer = answer.and_then(Answer::read)?;
         Ok(if answer.found.is_none() { Hold::Held } else { Hold::Lost })
     }
 }
@@ -101,7 +112,7 @@ impl fmt::Debug for RedisStore {
 
 /// How a command is sent.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Way {
+pub(super) enum Way {
     Shared,
     /// By the same connections, in one step: a renewal that has to be repeated, because the server does not have its script,
     /// would be behind a release that was sent meanwhile, and bring the claim back.
@@ -111,9 +122,31 @@ enum Way {
 }
 
 /// What was in the way of a write, and whether enough replicas have it, or what was written.
-struct Answer {
-    found: Option<Record>,
-    confirmed: Result<(), Fault>,
+pub(super) struct Answer {
+    pub(super) found: Option<Record>,
+    pub(super) confirmed: Result<(), Fault>,
+}
+
+impl Answer {
+    pub(super) fn read((reply, confirmed): Reply) -> Result<Self, Fault> {
+        let found: Option<Vec<u8>> = from_redis_value(reply).map_err(RedisError::from)?;
+        Ok(Self { found: found.as_deref().map(Record::read).transpose()?, confirmed })
+    }
+}
+
+/// What the server said, and whether enough replicas have what was written.
+pub(super) type Reply = (Value, Result<(), Fault>);
+
+impl Record {
+    /// What a claim is told that finds this.
+    pub(super) fn answers(&self, request: &ClaimRequest<'_>) -> Claim {
+        let same_body = self.fingerprint == request.fingerprint;
+        match self.state {
+            State::Running => Claim::InFlight { same_body },
+            State::Accepted => Claim::Accepted { same_body },
+            State::Completed | State::Failed => Claim::Completed { same_body },
+        }
+    }
 }
 
 impl Shared {
@@ -122,10 +155,11 @@ impl Shared {
         if !self.claims_by_script.load(Ordering::Relaxed) {
             let key = self.key(request.key);
             let set = script::set_if_absent(&key, &value, milliseconds(request.lease));
-            match self.ask(Way::Replicated, &key, &set).await {
+            match self.ask(Way::Replicated, &key, &set).await.and_then(Answer::read) {
                 Err(fault) if fault.is_syntax_error() => self.claim_by_script_from_now_on(),
                 // One's own claim, found again after a lost reply, is given a new lease.
-                Ok(Answer { found: Some(found), .. }) if found.is_running && found.token == request.token => {}
+                Ok(Answer { found: Some(found), .. })
+                    if found.state == State::Running && found.token == request.token => {}
                 answer => return answer,
             }
         }
@@ -146,26 +180,24 @@ impl Shared {
             (Way::Replicated, Some(_)) => &script::PUT_OR_REPEAT,
             _ => &script::PUT,
         };
-        self.run(way, &put.call(&key, &arguments)).await
+        self.run(way, &put.call(&key, &arguments)).await.and_then(Answer::read)
     }
 
-    async fn run(&self, way: Way, call: &Call<'_>) -> Result<Answer, Fault> {
+    pub(super) async fn run(&self, way: Way, call: &Call<'_>) -> Result<Reply, Fault> {
         if way == Way::InOrder {
             return self.ask(way, call.key, &call.in_full()).await;
         }
         match self.ask(way, call.key, &call.by_hash()).await {
             Err(fault) if fault.is_no_script() => self.ask(way, call.key, &call.in_full()).await,
-            answer => answer,
+            reply => reply,
         }
     }
 
-    async fn ask(&self, way: Way, key: &str, command: &Cmd) -> Result<Answer, Fault> {
-        let (reply, confirmed) = match (way, &self.replicas) {
-            (Way::Replicated, Some(replicas)) => replicas.ask(command).await?,
-            _ => (self.lane(key).ask(command, None).await?.0, Ok(())),
-        };
-        let found: Option<Vec<u8>> = from_redis_value(reply).map_err(RedisError::from)?;
-        Ok(Answer { found: found.as_deref().map(Record::read).transpose()?, confirmed })
+    async fn ask(&self, way: Way, key: &str, command: &Cmd) -> Result<Reply, Fault> {
+        match (way, &self.replicas) {
+            (Way::Replicated, Some(replicas)) => replicas.ask(command).await,
+            _ => Ok((self.lane(key).ask(command, None).await?.0, Ok(()))),
+        }
     }
 
     /// One key's commands go by one connection: a renewal that is late must not overtake the release, since it would bring
@@ -174,7 +206,7 @@ impl Shared {
         &self.lanes[(xxh3_64(key.as_bytes()) % self.lanes.len() as u64) as usize]
     }
 
-    fn key(&self, key: &EventKey) -> String {
+    pub(super) fn key(&self, key: &EventKey) -> String {
         // On a Cluster a name in braces decides which node has the key, and route templates have some: all events of such an
         // endpoint would be on one. Empty braces before them say that there is no such name. A key begins with a digit.
         let open = if key.as_str().contains('{') { "{}" } else { "" };

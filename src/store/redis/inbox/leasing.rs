@@ -1,0 +1,71 @@
+use deadpool_redis::redis::Value;
+
+use super::super::fault::Fault;
+use super::super::record::{self, milliseconds};
+use super::super::store::{Shared, Way};
+use super::entry::{Entry, read, text};
+use super::scripts;
+use crate::inbox::{LAPSED, LeaseRequest, Leased};
+use crate::store::ClaimToken;
+
+/// What one script hands out at the most: the server does nothing else meanwhile.
+const MOST: usize = 512;
+
+/// The longest lease, in milliseconds: 31 years, as in the scripts.
+pub(super) const LONGEST_LEASE: u64 = 1_000_000_000_000;
+
+impl Shared {
+    pub(super) async fn lease(&self, request: &LeaseRequest<'_>) -> Result<Vec<Leased>, Fault> {
+        let events = self.events()?;
+        if request.limit == 0 {
+            return Ok(Vec::new());
+        }
+        loop {
+            let (leased, has_more) = self.lease_some(&events, request).await?;
+            // Much was read that is for others, and is out of the way now.
+            if !leased.is_empty() || !has_more {
+                return Ok(leased);
+            }
+        }
+    }
+
+    async fn lease_some(&self, events: &str, request: &LeaseRequest<'_>) -> Result<(Vec<Leased>, bool), Fault> {
+        let tokens: Vec<_> = (0..request.limit.min(MOST)).map(|_| record::leased_token()).collect();
+        let arguments = self.lease_arguments(request, &tokens);
+        let arguments: Vec<&[u8]> = arguments.iter().map(String::as_bytes).collect();
+        let (reply, _) = self.run(Way::Shared, &scripts::LEASE.call(events, &arguments)).await?;
+        let (rows, position, has_more): (Vec<Row>, Option<String>, bool) = read(reply)?;
+        if let Some(position) = position {
+            self.listener.read_up_to(position);
+        }
+        let leased = rows.into_iter().zip(tokens).map(|(row, token)| leased(row, token));
+        Ok((leased.collect::<Result<_, _>>()?, has_more))
+    }
+
+    fn lease_arguments(&self, request: &LeaseRequest<'_>, tokens: &[ClaimToken]) -> Vec<String> {
+        let LeaseRequest { endpoints, except_endpoints, except_types, .. } = request;
+        let numbers = [endpoints, except_endpoints, except_types].map(|names| names.len().to_string());
+        let mut arguments = vec![
+            self.prefix.to_string(),
+            tokens.len().to_string(),
+            milliseconds(request.lease).min(LONGEST_LEASE).to_string(),
+            LAPSED.to_owned(),
+        ];
+        arguments.extend(numbers);
+        arguments.extend(endpoints.iter().chain(*except_endpoints).map(ToString::to_string));
+        arguments.extend(except_types.iter().map(|name| text(Some(name))));
+        arguments.extend(tokens.iter().map(|token| record::token(*token)));
+        arguments
+    }
+}
+
+/// The attempt, whether it is old news, the fingerprint, and the entry.
+type Row = (u32, bool, Vec<u8>, Value);
+
+fn leased((attempt, superseded, fingerprint, entry): Row, token: ClaimToken) -> Result<Leased, Fault> {
+    let Entry { key, event_type, parcel } = Entry::read(entry)?;
+    let mut leased = Leased::new(key, token, parcel);
+    (leased.attempt, leased.superseded, leased.event_type) = (attempt, superseded, event_type);
+    leased.fingerprint = record::read_fingerprint(&fingerprint)?;
+    Ok(leased)
+}

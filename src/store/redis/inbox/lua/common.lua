@@ -1,0 +1,204 @@
+-- What the scripts share. ARGV[1] is the store's prefix; every name begins with it, so that a hash tag in it keeps them in one slot.
+if not redis.REDIS_VERSION_NUM then
+  return redis.error_reply('ERR the inbox needs Redis 7.0 or later, or Valkey')
+end
+local PREFIX = ARGV[1] .. 'inbox:'
+local EVENTS, GROUP, WORKER = PREFIX .. 'events', 'workers', 'worker'
+local KINDS, APPLIED, FAILURES = PREFIX .. 'kinds', PREFIX .. 'applied', PREFIX .. 'failures'
+local COMPLETED, DEAD, LAPSES = PREFIX .. 'completed', PREFIX .. 'dead', PREFIX .. 'lapses'
+-- Where the values are in an entry of the stream.
+local KEY, TYPE, PRINT, RECEIVED, ORDER, SEQUENCE = 2, 4, 6, 8, 10, 12
+-- A lease ends when its entry has been pending for this long, in milliseconds: an entry that is leased is said to have been pending
+-- for so much less, which gives each its own deadline.
+local NEVER = 1000000000000
+
+local function now()
+  local time = redis.call('TIME')
+  return time[1] * 1000 + math.floor(time[2] / 1000)
+end
+
+-- An entry's id as the number of its arrival: always 19 digits, so that they sort as text.
+local function number_of(id)
+  local ms, number = string.match(id, '^(%d+)%-(%d+)$')
+  return ms .. string.rep('0', 6 - #number) .. number
+end
+
+local function id_of(number)
+  return string.sub(number, 1, -7) .. '-' .. tonumber(string.sub(number, -6))
+end
+
+local function claim_key(key)
+  return ARGV[1] .. (string.find(key, '{', 1, true) and '{}' or '') .. key
+end
+
+-- The record under a claim's key; without a number, if it is none of the inbox's.
+local function read(claim)
+  local value = redis.call('GET', claim)
+  if not value then
+    return nil
+  end
+  local number, attempts, time, rest = string.match(value, '^@(%d+) (%d+) (%d+) (.*)$', 38)
+  return { value = value, state = string.sub(value, 1, 1), token = string.sub(value, 3, 24), print = string.sub(value, 26, 36),
+    number = number, attempts = tonumber(attempts), time = tonumber(time), rest = rest }
+end
+
+local function is_waiting(record)
+  return record.state == 'a' and record.number and string.sub(record.rest, 1, 1) == 'w'
+end
+
+local function is_running(record)
+  return record.state == 'a' and record.number and string.sub(record.rest, 1, 1) ~= 'w'
+end
+
+local function is_ordered(record)
+  return string.sub(record.rest, 2, 2) == 'o'
+end
+
+local function write(claim, state, record, time, rest, ...)
+  redis.call('SET', claim, state .. ':' .. record.token .. ':' .. record.print .. ':@' .. record.number .. ' ' ..
+    record.attempts .. ' ' .. string.format('%d', time) .. ' ' .. rest, ...)
+end
+
+local function write_open(claim, record, time, how)
+  write(claim, 'a', record, time, how .. (is_ordered(record) and 'o' or ''))
+end
+
+local function entry_of(number)
+  local id = id_of(number)
+  local found = redis.call('XRANGE', EVENTS, id, id)[1]
+  return found and found[2]
+end
+
+-- Puts an entry behind all others, and says as which arrival.
+local function add(entry)
+  local id = redis.call('XADD', EVENTS, '*', unpack(entry))
+  local ms, number = string.match(id, '^(%d+)%-(%d+)$')
+  if #number > 6 then
+    -- A million within a millisecond: the server's clock was set back. An arrival's number has no room for more.
+    redis.call('XDEL', EVENTS, id)
+    id = redis.call('XADD', EVENTS, string.format('%d-0', ms + 1), unpack(entry))
+  end
+  return number_of(id)
+end
+
+local function kind_of(entry)
+  local length, start = string.match(entry[KEY], '^(%d+)%.%d+:()')
+  return length .. ':' .. string.sub(entry[KEY], start, start + length - 1) .. entry[TYPE]
+end
+
+-- Among those that are due beside the stream: what was read and not leased, put back, or has lapsed.
+local function set_aside(number, entry, due)
+  local kind = kind_of(entry)
+  redis.call('ZADD', PREFIX .. 'due:' .. kind, due, number)
+  redis.call('SADD', KINDS, kind)
+end
+
+local function take_up(number, kind)
+  local due = PREFIX .. 'due:' .. kind
+  if redis.call('ZREM', due, number) == 1 and redis.call('EXISTS', due) == 0 then
+    redis.call('SREM', KINDS, kind)
+  end
+end
+
+local function note_lapse(time)
+  local known = redis.call('GET', LAPSES)
+  if not known or tonumber(known) > time then
+    redis.call('SET', LAPSES, time)
+  end
+end
+
+-- Has these entries pending until the lease ends.
+local function hold(ids, lease, at)
+  local command = { 'XCLAIM', EVENTS, GROUP, WORKER, 0 }
+  for _, id in ipairs(ids) do
+    command[#command + 1] = id
+  end
+  for _, option in ipairs({ 'IDLE', NEVER - lease, 'JUSTID', 'FORCE' }) do
+    command[#command + 1] = option
+  end
+  redis.call(unpack(command))
+  note_lapse(at + lease)
+end
+
+local function add_failure(record, at, reason)
+  local log = redis.call('HGET', FAILURES, record.number) or ''
+  redis.call('HSET', FAILURES, record.number,
+    log .. string.format('%d %d ', record.time, at) .. reason .. '\n')
+end
+
+-- An event leaves its line, and the one behind it is due.
+local function leave_line(number, entry, applied)
+  local order, sequence = entry[ORDER], entry[SEQUENCE]
+  if order == '' then
+    return
+  end
+  if applied and sequence ~= '' then
+    local last = redis.call('HGET', APPLIED, order)
+    if not last or last < sequence then
+      redis.call('HSET', APPLIED, order, sequence)
+    end
+  end
+  local line = PREFIX .. 'line' .. order
+  local was_first = redis.call('LINDEX', line, 0) == number
+  redis.call('LREM', line, 1, number)
+  while was_first do
+    local first = redis.call('LINDEX', line, 0)
+    if not first then
+      return
+    end
+    local behind = entry_of(first)
+    local record = behind and read(claim_key(behind[KEY]))
+    if record and record.number == first and is_waiting(record) then
+      set_aside(first, behind, record.time)
+      return
+    end
+    redis.call('LPOP', line)
+  end
+end
+
+-- The caller's running event is not run any more: nobody's, and out of whatever it was in.
+local function let_go(record, entry)
+  redis.call('XACK', EVENTS, GROUP, id_of(record.number))
+  if string.sub(record.rest, 1, 1) == 'l' then
+    entry = entry or entry_of(record.number)
+    if entry then
+      take_up(record.number, kind_of(entry))
+    end
+  end
+end
+
+local function end_order(record, applied)
+  if is_ordered(record) then
+    local entry = entry_of(record.number)
+    if entry then
+      leave_line(record.number, entry, applied)
+    end
+  end
+end
+
+local function tidy()
+  if redis.call('XLEN', EVENTS) == 0 then
+    redis.call('DEL', EVENTS, LAPSES)
+  end
+end
+
+-- Deletes what is left of completed events whose retention is over.
+local function purge(at, most)
+  local expired = redis.call('ZRANGEBYSCORE', COMPLETED, '-inf', at, 'LIMIT', 0, most)
+  if #expired == 0 then
+    return
+  end
+  local ids = {}
+  for index, number in ipairs(expired) do
+    ids[index] = id_of(number)
+  end
+  redis.call('XDEL', EVENTS, unpack(ids))
+  redis.call('ZREM', COMPLETED, unpack(expired))
+  redis.call('HDEL', FAILURES, unpack(expired))
+  tidy()
+end
+
+local function pending()
+  local summary = redis.pcall('XPENDING', EVENTS, GROUP)
+  return summary.err and 0 or summary[1]
+end

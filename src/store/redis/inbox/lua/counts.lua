@@ -1,0 +1,36 @@
+-- How many events are in each state, and when the oldest that is due was received. ARGV: prefix.
+local at = now()
+purge(at, 1000)
+local running, dead, completed = pending(), redis.call('ZCARD', DEAD), redis.call('ZCARD', COMPLETED)
+local waiting = redis.call('XLEN', EVENTS) - running - completed - dead
+local oldest = false
+local function consider(entry)
+  if entry and not (oldest and tonumber(oldest) <= tonumber(entry[RECEIVED])) then
+    oldest = entry[RECEIVED]
+  end
+end
+if waiting > 0 then
+  for _, kind in ipairs(redis.call('SMEMBERS', KINDS)) do
+    local first = redis.call('ZRANGEBYSCORE', PREFIX .. 'due:' .. kind, '-inf', at, 'LIMIT', 0, 1)[1]
+    local entry = first and entry_of(first)
+    local record = entry and read(claim_key(entry[KEY]))
+    consider(record and is_waiting(record) and entry)
+  end
+  local from, groups = '-', redis.pcall('XINFO', 'GROUPS', EVENTS)
+  for _, group in ipairs(groups.err and {} or groups) do
+    for index = 1, #group, 2 do
+      if group[index] == 'last-delivered-id' and group[2] == GROUP then
+        from = '(' .. group[index + 1]
+      end
+    end
+  end
+  -- Nobody has read these yet. The first may have been discarded.
+  for _, item in ipairs(redis.call('XRANGE', EVENTS, from, '+', 'COUNT', 8)) do
+    local record = read(claim_key(item[2][KEY]))
+    if record and is_waiting(record) then
+      consider(item[2])
+      break
+    end
+  end
+end
+return { waiting, running, redis.call('ZCOUNT', COMPLETED, at, '+inf'), dead, oldest, at }

@@ -1,0 +1,55 @@
+//! The store as an inbox. How it is kept in Redis is told in the [module's documentation](super#the-inbox).
+//!
+//! Read in this order: `accepting` → `leasing` → `settling`; `waking` and `operating` stand beside them. What is atomic is in the
+//! scripts, `lua/`.
+
+mod accepting;
+mod entry;
+mod leasing;
+mod operating;
+mod scripts;
+mod settling;
+mod verbs;
+mod waking;
+
+pub(super) use self::waking::Listener;
+
+use super::fault::Fault;
+use super::store::Shared;
+
+/// What the keys of an inbox begin with, behind the store's prefix. Those of events begin with a digit or a brace.
+const EVENTS: &str = "inbox:events";
+
+impl Shared {
+    /// The key of the stream. On a Cluster, a prefix without a hash tag would have it and its events on several nodes.
+    fn events(&self) -> Result<String, Fault> {
+        match self.listener.is_cluster() && !has_tag(&self.prefix) {
+            true => Err(Fault::Scattered),
+            false => Ok([&*self.prefix, EVENTS].concat()),
+        }
+    }
+}
+
+/// Whether what begins with this is all in one slot: the first name in braces decides, unless it is empty.
+fn has_tag(prefix: &str) -> bool {
+    prefix.split_once('{').and_then(|(_, rest)| rest.split_once('}')).is_some_and(|(tag, _)| !tag.is_empty())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_a_whole_name_in_braces_is_a_tag() {
+        for (prefix, expected) in [
+            ("{hooks}:", true),
+            ("a:{b}c:", true),
+            ("hooks:", false),
+            ("{}:{a}", false),
+            ("{hooks", false),
+            ("}{", false),
+        ] {
+            assert_eq!(has_tag(prefix), expected, "{prefix}");
+        }
+    }
+}

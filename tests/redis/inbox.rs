@@ -1,0 +1,4 @@
+//! The store as an inbox.
+
+#[path = "inbox/conformance.rs"]
+mod conformance;

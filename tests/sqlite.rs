@@ -14,6 +14,8 @@ mod deliveries;
 mod disks;
 #[path = "sqlite/enlisting.rs"]
 mod enlisting;
+#[path = "sqlite/inbox.rs"]
+mod inbox;
 #[path = "sqlite/leaving.rs"]
 mod leaving;
 #[path = "sqlite/locks.rs"]

@@ -24,6 +24,11 @@ struct Unopened {
     source: Arc<dyn Error + Send + Sync>,
 }
 
+/// Whether the connection can be used again.
+pub(super) fn is_sound<T>(done: &Result<T, Fault>) -> bool {
+    !matches!(done, Err(Fault::Broken(_)))
+}
+
 impl Fault {
     /// The same fault, in opening this file.
     pub(super) fn opening(self, path: &Path) -> Self {

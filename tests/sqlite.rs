@@ -24,3 +24,5 @@ mod locks;
 mod processes;
 #[path = "sqlite/rows.rs"]
 mod rows;
+#[path = "sqlite/workers.rs"]
+mod workers;

@@ -167,7 +167,7 @@ async fn reboot_ends_leases_and_makes_everything_due() {
     let reboot = "UPDATE webhook_events SET boot = 'another', due_at = due_at + 1000000000, lease_until = lease_until + 1000000000";
     sqlx::query(reboot).execute(&pool).await.expect("a reboot");
     let after = bed.store().await;
-    assert_eq!(after.counts().await.expect("an answer").oldest_waiting.is_some(), true);
+    assert!(after.counts().await.expect("an answer").oldest_waiting.is_some());
     let mut ids: Vec<_> =
         lease(&after, 10).await.iter().map(|event| (event.key.id().to_owned(), event.attempt)).collect();
     ids.sort();
@@ -318,7 +318,9 @@ async fn claims_do_not_touch_the_bodies() {
     let (store, pool) = (bed.store().await, bed.pool().await);
     let event = accept(&store, "evt_1").await;
     let leased = lease_one(&store).await;
-    sqlx::query("DROP TABLE webhook_events_parcels").execute(&pool).await.expect("no bodies");
+    for gone in ["TRIGGER webhook_events_replaced", "TRIGGER webhook_events_deleted", "TABLE webhook_events_parcels"] {
+        sqlx::query(sqlx::AssertSqlSafe(format!("DROP {gone}"))).execute(&pool).await.expect("no bodies");
+    }
     assert_eq!(store.claim(&claim(&event)).await.expect("an answer"), Claim::Accepted { same_body: true });
     assert_eq!(store.renew(&leased.claim(LEASE)).await.expect("an answer"), Hold::Held);
     assert!(is_fresh(store.claim(&claim(&key("inline"))).await.expect("an answer")));

@@ -16,6 +16,8 @@ mod deliveries;
 mod disks;
 #[path = "sqlite/enlisting.rs"]
 mod enlisting;
+#[path = "sqlite/inbox.rs"]
+mod inbox;
 #[path = "sqlite/leaving.rs"]
 mod leaving;
 #[path = "sqlite/locks.rs"]
@@ -24,3 +26,5 @@ mod locks;
 mod processes;
 #[path = "sqlite/rows.rs"]
 mod rows;
+#[path = "sqlite/workers.rs"]
+mod workers;

@@ -17,13 +17,13 @@ const CALLERS: usize = 64;
 const ROUNDS: usize = 8;
 
 /// Another process. Killed when dropped.
-struct Process {
-    child: Child,
+pub(crate) struct Process {
+    pub(crate) child: Child,
     output: BufReader<ChildStdout>,
 }
 
 impl Process {
-    fn start(role: &str, file: &Path) -> Self {
+    pub(crate) fn start(role: &str, file: &Path) -> Self {
         let mut child = Command::new(std::env::current_exe().expect("this test's own path"))
             .args(["processes::other_process", "--exact", "--ignored", "--nocapture", "--test-threads", "1"])
             .envs([(ROLE, role.as_ref()), (FILE, file.as_os_str())])
@@ -37,7 +37,7 @@ impl Process {
     }
 
     /// The next thing that the process said, with the word it began with left out.
-    fn says(&mut self, word: &str) -> Option<String> {
+    pub(crate) fn says(&mut self, word: &str) -> Option<String> {
         let mut line = String::new();
         while self.output.read_line(&mut line).expect("its output") > 0 {
             if let Some(rest) = line.trim().strip_prefix(word) {
@@ -48,7 +48,7 @@ impl Process {
         None
     }
 
-    fn go(&mut self) {
+    pub(crate) fn go(&mut self) {
         self.child.stdin.take().expect("the first go").write_all(b"go\n").expect("its input");
     }
 }
@@ -65,7 +65,7 @@ impl Drop for Process {
 async fn other_process() {
     let Ok(role) = std::env::var(ROLE) else { return };
     let file = PathBuf::from(std::env::var_os(FILE).expect("a file"));
-    let store = SqliteStore::builder().lock_wait(PATIENCE).open(file).await.expect("a store");
+    let store = SqliteStore::builder().lock_wait(PATIENCE).open(&file).await.expect("a store");
     match role.as_str() {
         "claim" => {
             println!("\nready");
@@ -75,7 +75,7 @@ async fn other_process() {
             }
         }
         "work" => work(&store).await,
-        role => panic!("{role}"),
+        role => crate::workers::play(role, &file, &store).await,
     }
 }
 

@@ -26,6 +26,11 @@ struct Unopened {
     source: Arc<dyn Error + Send + Sync>,
 }
 
+/// Whether the connection can be used again.
+pub(super) fn is_sound<T>(done: &Result<T, Fault>) -> bool {
+    !matches!(done, Err(Fault::Broken(_)))
+}
+
 impl Fault {
     /// The same fault, to a batch of which a part was written before.
     pub(super) fn half_way(self) -> Self {

@@ -26,14 +26,21 @@
 mod builder;
 mod connect;
 mod fault;
+mod inbox;
+mod leasing;
 mod leaving;
+mod operating;
 mod plan;
 mod question;
+mod queued;
+mod reader;
 mod record;
+mod schema;
 mod statements;
 mod store;
 mod table;
 mod time;
+mod viewing;
 mod writer;
 
 pub use self::{builder::SqliteStoreBuilder, statements::COMPLETE_SQL, store::SqliteStore};

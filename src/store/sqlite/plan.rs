@@ -2,9 +2,11 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use super::fault::Fault;
-use super::question::{Answer, Question};
+use super::question::{Answer, Question, Verb};
+use super::queued::Arrival;
 use super::record::{self, Record};
 use super::time::Now;
+use crate::inbox::Parcel;
 use crate::random;
 use crate::store::StoreError;
 
@@ -16,6 +18,11 @@ pub(super) type Stored = HashMap<String, Result<Record, sqlx::Error>>;
 pub(super) struct Plan<'a> {
     answers: Vec<Planned>,
     changed: HashMap<&'a Arc<str>, Record>,
+    /// How many events have arrived.
+    arrived: i64,
+    /// Whether it is about the inbox, too.
+    queues: bool,
+    stirs: bool,
 }
 
 struct Planned {
@@ -27,7 +34,8 @@ struct Planned {
 impl<'a> Plan<'a> {
     /// Decides the questions in turn, each seeing what those before it changed: of two claims of one key, one wins.
     pub(super) fn new(batch: &'a [Question], stored: &Stored, now: &Now) -> Self {
-        let mut plan = Self::default();
+        let queues = stored.values().flatten().any(|record| record.queued.is_some());
+        let mut plan = Self { queues, ..Self::default() };
         for question in batch {
             let planned = plan.decide(question, stored, now);
             plan.answers.push(planned);
@@ -42,6 +50,27 @@ impl<'a> Plan<'a> {
 
     pub(super) fn changes(&self) -> impl ExactSizeIterator<Item = (&'a Arc<str>, &Record)> {
         self.changed.iter().map(|(key, record)| (*key, record))
+    }
+
+    /// The parcels of those that have arrived, the first of them as this number.
+    pub(super) fn parcels(&self, first: i64) -> Vec<(i64, Arc<Parcel>)> {
+        let queued = self.changed.values().filter_map(|record| record.queued.as_ref());
+        queued.filter_map(|queued| Some((queued.arrival.number(first), queued.parcel.clone()?))).collect()
+    }
+
+    /// How many events have arrived, for whom there are numbers to be found.
+    pub(super) fn arrived(&self) -> i64 {
+        self.arrived
+    }
+
+    /// Whether one of the rows is the inbox's, or was.
+    pub(super) fn queues(&self) -> bool {
+        self.queues
+    }
+
+    /// Whether an event of the inbox may be due once it is written.
+    pub(super) fn stirs(&self) -> bool {
+        self.stirs
     }
 
     /// The answers to the batch, now that it is written; or those of them that hold without.
@@ -68,7 +97,14 @@ impl<'a> Plan<'a> {
             }
         };
         let (answer, after) = record::decide(before, question, now);
-        if let Some(record) = after {
+        let is_queued = after.as_ref().or(before).is_some_and(|record| record.queued.is_some());
+        self.queues |= is_queued;
+        self.stirs |= is_queued && question.stirs() && answer.is_success();
+        if let Some(mut record) = after {
+            if let (Verb::Accept(..), Some(queued)) = (&question.verb, &mut record.queued) {
+                queued.arrival = Arrival::After(self.arrived);
+                self.arrived += 1;
+            }
             self.changed.insert(key, Record { version, ..record });
         }
         Planned { answer: Ok(answer), certain: !self.changed.contains_key(key) }

@@ -1,7 +1,9 @@
 use std::sync::Arc;
+use std::time::Duration;
 
 use super::time::millis;
 use crate::EventKey;
+use crate::inbox::Parcel;
 use crate::store::{Claim, ClaimRequest, ClaimToken, Completion, Fingerprint, Hold};
 
 /// What a batch is asked about one key.
@@ -18,6 +20,10 @@ pub(super) enum Verb {
     Renew(Bid),
     Complete(Bid, Done),
     Release,
+    Accept(Bid, Arc<Parcel>),
+    /// Not before so many milliseconds have passed, and why.
+    Retry(i64, Arc<str>),
+    Bury(Arc<str>),
 }
 
 /// What a claim writes.
@@ -66,6 +72,23 @@ impl Question {
         Self::new(key, token, Verb::Release)
     }
 
+    pub(super) fn accept(claim: &ClaimRequest<'_>, parcel: &Parcel) -> Self {
+        Self::new(claim.key, claim.token, Verb::Accept(Bid::of(claim), Arc::new(parcel.clone())))
+    }
+
+    pub(super) fn retry(claim: &ClaimRequest<'_>, after: Duration, reason: &str) -> Self {
+        Self::new(claim.key, claim.token, Verb::Retry(millis(after), reason.into()))
+    }
+
+    pub(super) fn bury(claim: &ClaimRequest<'_>, reason: &str) -> Self {
+        Self::new(claim.key, claim.token, Verb::Bury(reason.into()))
+    }
+
+    /// Whether, answered with success, an event of the inbox may have become due by it: its own, or the one behind it.
+    pub(super) fn stirs(&self) -> bool {
+        !matches!(self.verb, Verb::Claim(_) | Verb::Renew(_))
+    }
+
     fn new(key: &EventKey, token: ClaimToken, verb: Verb) -> Self {
         Self { key: key.as_str().into(), token, verb }
     }
@@ -82,6 +105,11 @@ impl Bid {
 }
 
 impl Answer {
+    /// Whether what was asked is so now.
+    pub(super) const fn is_success(self) -> bool {
+        matches!(self, Self::Claim(Claim::Fresh { .. }) | Self::Settled(Hold::Held))
+    }
+
     /// How a claim was answered.
     pub(super) fn into_claim(self) -> Claim {
         match self {

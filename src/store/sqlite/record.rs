@@ -3,7 +3,9 @@
 use std::sync::Arc;
 
 use super::question::{Answer, Bid, Done, Question, Verb};
+use super::queued::{self, Queued};
 use super::time::Now;
+use crate::inbox::Parcel;
 use crate::store::{Claim, ClaimToken, Fingerprint, Hold};
 
 /// How long there is a trace of a claim that was released, or that lapsed and that nobody came back for: its attempts go on
@@ -12,17 +14,21 @@ const TRACE_KEPT: i64 = 24 * 3600 * 1000;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum State {
+    /// Waiting in the inbox.
+    Accepted,
     Running,
     Completed,
+    /// Given up. In the inbox, a dead letter.
     Failed,
     Released,
 }
 
 impl State {
-    const ALL: [Self; 4] = [Self::Running, Self::Completed, Self::Failed, Self::Released];
+    const ALL: [Self; 5] = [Self::Accepted, Self::Running, Self::Completed, Self::Failed, Self::Released];
 
     pub(super) const fn as_str(self) -> &'static str {
         match self {
+            Self::Accepted => "accepted",
             Self::Running => "running",
             Self::Completed => "completed",
             Self::Failed => "failed",
@@ -51,6 +57,8 @@ pub(super) struct Record {
     pub(super) expires_at: i64,
     /// One more with every write, so that nobody writes upon what they have not read.
     pub(super) version: i64,
+    /// None of an event that is run inline.
+    pub(super) queued: Option<Queued>,
 }
 
 /// An answer, and the record as it is to be from now on, if it changes.
@@ -60,11 +68,21 @@ pub(super) type Decision = (Answer, Option<Record>);
 pub(super) fn decide(stored: Option<&Record>, question: &Question, now: &Now) -> Decision {
     let stored = stored.filter(|record| !record.is_over(now));
     let token = question.token;
-    match &question.verb {
-        Verb::Claim(bid) => claim(stored, token, bid, now),
-        Verb::Renew(bid) => renew(stored, token, bid, now),
-        Verb::Complete(bid, done) => complete(stored, token, bid, done, now),
-        Verb::Release => release(stored, token, now),
+    let queued = stored.filter(|record| record.queued.is_some());
+    match (&question.verb, queued) {
+        (Verb::Claim(bid), Some(record)) => queued::claim(record, bid),
+        (Verb::Renew(bid), Some(record)) => queued::renew(record, token, bid, now),
+        (Verb::Complete(_, done), Some(record)) => queued::complete(record, token, done, now),
+        (Verb::Release, Some(record)) => queued::release(record, token, now),
+        (Verb::Accept(bid, _), Some(record)) => queued::accept(record, token, bid),
+        (Verb::Retry(after, reason), Some(record)) => queued::retry(record, token, *after, reason, now),
+        (Verb::Bury(reason), Some(record)) => queued::bury(record, token, reason, now),
+        (Verb::Claim(bid), None) => claim(stored, token, bid, now),
+        (Verb::Renew(bid), None) => renew(stored, token, bid, now),
+        (Verb::Complete(bid, done), None) => complete(stored, token, bid, done, now),
+        (Verb::Release, None) => release(stored, token, now),
+        (Verb::Accept(bid, parcel), None) => accept(stored, token, bid, parcel, now),
+        (Verb::Retry(..) | Verb::Bury(_), None) => LOST,
     }
 }
 
@@ -76,11 +94,23 @@ fn claim(stored: Option<&Record>, token: ClaimToken, bid: &Bid, now: &Now) -> De
             State::Completed | State::Failed => return (Answer::Claim(Claim::Completed { same_body }), None),
             State::Running if record.token == token => (record.attempts, record.received_at),
             State::Running if !record.has_lapsed(now) => return (Answer::Claim(Claim::InFlight { same_body }), None),
-            State::Running | State::Released => (record.attempts.saturating_add(1), record.received_at),
+            State::Running | State::Released | State::Accepted => {
+                (record.attempts.saturating_add(1), record.received_at)
+            }
         },
     };
     let taken = Record { attempts, received_at, ..Record::running(token, bid, now) };
     (Answer::Claim(Claim::Fresh { attempt: Some(attempts) }), Some(taken))
+}
+
+/// Free to keep, if it is free to claim.
+fn accept(stored: Option<&Record>, token: ClaimToken, bid: &Bid, parcel: &Arc<Parcel>, now: &Now) -> Decision {
+    match claim(stored, token, bid, now) {
+        (Answer::Claim(Claim::Fresh { .. }), _) => {
+            (Answer::Claim(Claim::Fresh { attempt: None }), Some(queued::arrived(token, bid, parcel, now)))
+        }
+        taken => taken,
+    }
 }
 
 fn renew(stored: Option<&Record>, token: ClaimToken, bid: &Bid, now: &Now) -> Decision {
@@ -126,16 +156,16 @@ fn release(stored: Option<&Record>, token: ClaimToken, now: &Now) -> Decision {
     }
 }
 
-const LOST: Decision = (Answer::Settled(Hold::Lost), None);
-const HELD_ALREADY: Decision = (Answer::Settled(Hold::Held), None);
+pub(super) const LOST: Decision = (Answer::Settled(Hold::Lost), None);
+pub(super) const HELD_ALREADY: Decision = (Answer::Settled(Hold::Held), None);
 
-fn held(record: Record) -> Decision {
+pub(super) fn held(record: Record) -> Decision {
     (Answer::Settled(Hold::Held), Some(record))
 }
 
 impl Record {
     /// A first claim.
-    fn running(token: ClaimToken, bid: &Bid, now: &Now) -> Self {
+    pub(super) fn running(token: ClaimToken, bid: &Bid, now: &Now) -> Self {
         Self {
             state: State::Running,
             token,
@@ -148,10 +178,11 @@ impl Record {
             event_type: bid.event_type.clone(),
             expires_at: now.wall + bid.lease + TRACE_KEPT,
             version: 0,
+            queued: None,
         }
     }
 
-    fn is_held_by(&self, token: ClaimToken) -> bool {
+    pub(super) fn is_held_by(&self, token: ClaimToken) -> bool {
         self.state == State::Running && self.token == token
     }
 

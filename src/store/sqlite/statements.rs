@@ -5,9 +5,14 @@ use sqlx::query::Query;
 use sqlx::sqlite::{Sqlite, SqliteArguments};
 use sqlx::{AssertSqlSafe, Row as _, sqlite::SqliteRow};
 
+use super::leasing::LeaseTexts;
+use super::queued::Queued;
 use super::record::{Record, State};
+use super::schema;
 use super::table::Table;
 use super::time::Now;
+use crate::EventKey;
+use crate::inbox::Parcel;
 use crate::store::group::LARGEST_BATCH;
 use crate::store::{ClaimToken, Fingerprint};
 
@@ -47,6 +52,9 @@ const COLUMNS: [&str; 13] = [
     "version",
 ];
 
+/// What a row of the inbox has beside, but for the time at which it was leased.
+const QUEUED: [&str; 7] = ["arrival", "parcel", "endpoint", "due_at", "order_key", "sequence", "failures"];
+
 pub(super) type Statement = Query<'static, Sqlite, SqliteArguments>;
 
 /// The texts for one table.
@@ -55,17 +63,27 @@ pub(super) struct Statements {
     pub(super) complete: Arc<str>,
     reads: [Arc<str>; SIZES.len()],
     writes: [Arc<str>; SIZES.len()],
+    queued_writes: [Arc<str>; SIZES.len()],
+    last_arrival: Arc<str>,
+    keeps: [Arc<str>; SIZES.len()],
     purge: Arc<str>,
+    pub(super) leases: LeaseTexts,
+    pub(super) table: Table,
 }
 
 impl Statements {
     pub(super) fn new(table: &Table) -> Self {
         Self {
-            schema: schema(table).into(),
+            schema: schema::schema(table).into(),
             complete: COMPLETE_SQL.replace(&Table::default().to_string(), &table.to_string()).into(),
             reads: SIZES.map(|rows| read(table, rows).into()),
             writes: SIZES.map(|rows| write(table, rows).into()),
+            queued_writes: SIZES.map(|rows| write_queued(table, rows).into()),
+            last_arrival: format!("SELECT {}", schema::last_arrival(table)).into(),
+            keeps: SIZES.map(|rows| keep(table, rows).into()),
             purge: purge(table).into(),
+            leases: LeaseTexts::new(table),
+            table: table.clone(),
         }
     }
 
@@ -83,6 +101,32 @@ impl Statements {
     ) -> Statement {
         let statement = prepared(&self.writes[size(rows.len())]);
         rows.fold(statement, |statement, (key, record)| bind(statement, key, record, boot))
+    }
+
+    /// The same for rows of which some are, or were, the inbox's. The first event to arrive has the number `first`.
+    pub(super) fn write_queued<'a>(
+        &self,
+        rows: impl ExactSizeIterator<Item = (&'a Arc<str>, &'a Record)>,
+        boot: &Arc<str>,
+        first: i64,
+    ) -> Statement {
+        let statement = prepared(&self.queued_writes[size(rows.len())]);
+        rows.fold(statement, |statement, (key, record)| {
+            bind_queued(bind(statement, key, record, boot), key, record.queued.as_ref(), first)
+        })
+    }
+
+    /// The highest arrival so far.
+    pub(super) fn last_arrival(&self) -> Statement {
+        prepared(&self.last_arrival)
+    }
+
+    /// Keeps the parcels of events that arrive as these numbers.
+    pub(super) fn keep(&self, parcels: impl ExactSizeIterator<Item = (i64, Arc<Parcel>)>) -> Statement {
+        let statement = prepared(&self.keeps[size(parcels.len())]);
+        parcels.fold(statement, |statement, (id, parcel)| {
+            statement.bind(id).bind(parcel.head.to_vec()).bind(parcel.body.to_vec())
+        })
     }
 
     /// Deletes some of what has expired. A running claim goes only if its lease has lapsed as well, by the clock of leases.
@@ -111,6 +155,7 @@ fn record(row: &SqliteRow, now: &Now) -> Result<Record, sqlx::Error> {
         event_type: row.try_get::<Option<&str>, _>("event_type")?.map(Into::into),
         expires_at: row.try_get("expires_at")?,
         version: row.try_get("version")?,
+        queued: row.try_get::<Option<i64>, _>("arrival")?.map(Queued::known),
     })
 }
 
@@ -131,7 +176,23 @@ fn bind(statement: Statement, key: &Arc<str>, record: &Record, boot: &Arc<str>) 
         .bind(record.version)
 }
 
-fn prepared(text: &Arc<str>) -> Statement {
+/// An event's number when it arrived is its parcel's for good. What is kept of one that arrived before is not bound again.
+fn bind_queued(statement: Statement, key: &str, queued: Option<&Queued>, first: i64) -> Statement {
+    let arrival = queued.map(|queued| queued.arrival.number(first));
+    let parcel = queued.and_then(|queued| queued.parcel.as_deref());
+    let order = parcel.and_then(|parcel| parcel.order.as_ref());
+    let endpoint = parcel.and_then(|_| EventKey::parse(key)).map(|key| key.endpoint().to_owned());
+    statement
+        .bind(arrival)
+        .bind(parcel.and(arrival))
+        .bind(endpoint)
+        .bind(queued.and_then(|queued| queued.due_at))
+        .bind(order.map(|order| order.key.to_string()))
+        .bind(order.and_then(|order| order.sequence))
+        .bind(queued.and_then(|queued| queued.failure.clone()))
+}
+
+pub(super) fn prepared(text: &Arc<str>) -> Statement {
     // Safe: nothing but this file's text and a quoted table name.
     sqlx::query(AssertSqlSafe(text.clone()))
 }
@@ -141,49 +202,56 @@ fn size(rows: usize) -> usize {
     SIZES.iter().position(|size| rows <= *size).unwrap_or(SIZES.len() - 1)
 }
 
-fn schema(table: &Table) -> String {
-    format!(
-        r#"CREATE TABLE IF NOT EXISTS {table} (
-    key          TEXT NOT NULL PRIMARY KEY,
-    event_type   TEXT,
-    state        TEXT NOT NULL,
-    token        BLOB NOT NULL,
-    boot         TEXT NOT NULL,
-    lease_until  INTEGER,
-    received_at  INTEGER NOT NULL,
-    processed_at INTEGER,
-    attempts     INTEGER NOT NULL,
-    summary      TEXT,
-    fingerprint  INTEGER NOT NULL,
-    expires_at   INTEGER NOT NULL,
-    version      INTEGER NOT NULL
-) STRICT;
-CREATE INDEX IF NOT EXISTS {index} ON {table} (expires_at);
-"#,
-        index = table.suffixed("_expires_at"),
-    )
-}
-
 fn read(table: &Table, rows: usize) -> String {
     let mut text = format!(
-        "SELECT key, event_type, state, token, boot, lease_until, received_at, attempts, fingerprint, expires_at, version \
-         FROM {table} WHERE key IN "
+        "SELECT key, event_type, state, token, boot, lease_until, received_at, attempts, fingerprint, expires_at, version, \
+         arrival FROM {table} WHERE key IN "
     );
     parameters(&mut text, rows);
     text
 }
 
 fn write(table: &Table, rows: usize) -> String {
-    let mut text = format!("INSERT INTO {table} ({}) SELECT * FROM (VALUES ", COLUMNS.join(", "));
-    for row in 0..rows {
-        text.push_str(if row == 0 { "" } else { ", " });
-        parameters(&mut text, COLUMNS.len());
-    }
-    text.push_str(") WHERE column1 IS NOT NULL ON CONFLICT (key) DO UPDATE SET ");
-    let set: Vec<_> = COLUMNS[1..].iter().map(|column| format!("{column} = excluded.{column}")).collect();
+    upsert(table, &COLUMNS, rows, &set_columns())
+}
+
+/// While a row keeps its arrival, it keeps its parcel, and its log is added to. Otherwise it is another event's, or none of the
+/// inbox's, from now on.
+fn write_queued(table: &Table, rows: usize) -> String {
+    let columns: Vec<_> = COLUMNS.into_iter().chain(QUEUED).collect();
+    let stays = format!("{table}.arrival IS excluded.arrival");
+    let mut set = set_columns();
+    set.extend(["arrival", "due_at"].map(|column| format!("{column} = excluded.{column}")));
+    set.extend(
+        ["parcel", "endpoint", "order_key", "sequence"]
+            .map(|column| format!("{column} = iif({stays}, {table}.{column}, excluded.{column})")),
+    );
+    set.push(format!("started_at = iif({stays}, {table}.started_at, NULL)"));
+    set.push(format!(
+        "failures = CASE WHEN NOT ({stays}) THEN NULL WHEN excluded.failures IS NULL THEN {table}.failures \
+         ELSE coalesce({table}.failures, '') || coalesce({table}.started_at, 0) || ' ' || excluded.failures END"
+    ));
+    upsert(table, &columns, rows, &set)
+}
+
+fn set_columns() -> Vec<String> {
+    COLUMNS[1..].iter().map(|column| format!("{column} = excluded.{column}")).collect()
+}
+
+fn upsert(table: &Table, columns: &[&str], rows: usize, set: &[String]) -> String {
+    let mut text = format!("INSERT INTO {table} ({}) SELECT * FROM ", columns.join(", "));
+    values(&mut text, rows, columns.len());
+    text.push_str(" WHERE column1 IS NOT NULL ON CONFLICT (key) DO UPDATE SET ");
     text.push_str(&set.join(", "));
     // A row is written as the version after the one that was read.
     let _ = write!(text, " WHERE {table}.version = excluded.version - 1");
+    text
+}
+
+fn keep(table: &Table, rows: usize) -> String {
+    let mut text = format!("INSERT OR REPLACE INTO {} (id, head, body) SELECT * FROM ", schema::parcels(table));
+    values(&mut text, rows, 3);
+    text.push_str(" WHERE column1 IS NOT NULL");
     text
 }
 
@@ -192,6 +260,15 @@ fn purge(table: &Table) -> String {
         "DELETE FROM {table} WHERE rowid IN (SELECT rowid FROM {table} WHERE expires_at <= ?1 \
          AND (state <> 'running' OR boot <> ?2 OR lease_until IS NULL OR lease_until <= ?3) ORDER BY expires_at LIMIT ?4)"
     )
+}
+
+fn values(text: &mut String, rows: usize, columns: usize) {
+    text.push_str("(VALUES ");
+    for row in 0..rows {
+        text.push_str(if row == 0 { "" } else { ", " });
+        parameters(text, columns);
+    }
+    text.push(')');
 }
 
 /// `(?, ?, ?)`. Without numbers: SQLite looks a number up by going through all that there are.

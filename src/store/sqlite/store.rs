@@ -8,8 +8,10 @@ use sqlx::sqlite::SqlitePool;
 use tokio::time::Instant;
 
 use super::SqliteStoreBuilder;
+use super::leasing::Leases;
 use super::leaving::Leaving;
 use super::question::{Answer, Question};
+use super::reader::Reader;
 use super::statements::PURGED_AT_ONCE;
 use super::writer::Writer;
 use crate::EventKey;
@@ -50,6 +52,8 @@ const LONGEST_PAUSE: Duration = Duration::from_millis(50);
 #[derive(Clone)]
 pub struct SqliteStore {
     group: Group<Arc<Writer>>,
+    pub(super) leases: Group<Leases>,
+    pub(super) reader: Arc<Reader>,
     lock_wait: Duration,
 }
 
@@ -103,23 +107,25 @@ impl SqliteStore {
     }
 
     pub(super) async fn connect(writer: Writer, lock_wait: Duration) -> Result<Self, StoreError> {
-        let store = Self { group: Group::new(Arc::new(writer)), lock_wait };
+        let group = Group::new(Arc::new(writer));
+        let leases = Group::new(Leases::new(&group));
+        let store = Self { group, leases, reader: Arc::default(), lock_wait };
         store.unless_locked(|| async { store.writer().connect().await.map_err(|fault| (&fault).into()) }).await?;
         Ok(store)
     }
 
-    fn writer(&self) -> &Writer {
+    pub(super) fn writer(&self) -> &Writer {
         self.group.engine()
     }
 
-    async fn ask(&self, question: Question) -> Result<Answer, StoreError> {
+    pub(super) async fn ask(&self, question: Question) -> Result<Answer, StoreError> {
         self.unless_locked(|| self.group.ask(question.clone())).await
     }
 
     /// Asks again while another connection holds the lock, until the wait is over. Between the questions, and not in one:
     /// a batch that waited would keep those waiting who only read. In the end the error says whether any of the questions may
     /// have taken effect.
-    async fn unless_locked<T, F>(&self, ask: impl Fn() -> F) -> Result<T, StoreError>
+    pub(super) async fn unless_locked<T, F>(&self, ask: impl Fn() -> F) -> Result<T, StoreError>
     where
         F: Future<Output = Result<T, StoreError>>,
     {

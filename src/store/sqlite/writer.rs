@@ -1,16 +1,18 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use sqlx::Executor;
 use sqlx::sqlite::SqliteConnection;
-use tokio::sync::Mutex;
+use sqlx::{Connection as _, Executor, Row as _};
+use tokio::sync::{Mutex, Notify};
 
 use super::connect::Database;
-use super::fault::Fault;
+use super::fault::{Fault, is_sound};
+use super::leasing::{self, Wanted};
 use super::plan::{Plan, Stored};
 use super::question::{Answer, Question};
-use super::statements::{self, PURGED_AT_ONCE, Statements};
+use super::statements::{self, PURGED_AT_ONCE, Statement, Statements};
 use super::time::Times;
+use crate::inbox::Leased;
 use crate::store::group::{Answers, Engine};
 
 /// How often traffic purges, unless there is more to purge than goes at once.
@@ -24,6 +26,8 @@ pub(super) struct Writer {
     pub(super) database: Database,
     pub(super) statements: Statements,
     pub(super) times: Times,
+    /// Told when an event of the inbox may have become due, by this store or a clone of it.
+    pub(super) stirred: Notify,
     session: Mutex<Session>,
 }
 
@@ -38,7 +42,7 @@ struct Session {
 impl Writer {
     pub(super) fn new(database: Database, statements: Statements, times: Times) -> Self {
         let session = Session { connection: None, next_purge: times.monotonic() };
-        Self { database, statements, times, session: Mutex::new(session) }
+        Self { database, statements, times, stirred: Notify::new(), session: Mutex::new(session) }
     }
 
     /// Connects, unless it is connected.
@@ -58,6 +62,37 @@ impl Writer {
             session.connection = Some(connection);
         }
         purged
+    }
+
+    /// Runs a statement of an operator, and says how many rows it changed.
+    pub(super) async fn change(&self, statement: Statement) -> Result<u64, Fault> {
+        let mut session = self.session.lock().await;
+        let mut connection = self.connection(&mut session).await?;
+        let changed = connection.execute(statement).await.map_err(Fault::from);
+        if is_sound(&changed) {
+            session.connection = Some(connection);
+        }
+        Ok(changed?.rows_affected())
+    }
+
+    /// Takes what is due. On the connection of the batches, so as not to wait for their locks nor they for its.
+    pub(super) async fn lease(&self, wanted: &Wanted) -> Result<Vec<Leased>, Fault> {
+        let mut session = self.session.lock().await;
+        let mut connection = self.connection(&mut session).await?;
+        let leased = self.lease_on(&mut connection, wanted).await;
+        if is_sound(&leased) {
+            session.connection = Some(connection);
+        }
+        leased
+    }
+
+    async fn lease_on(&self, connection: &mut SqliteConnection, wanted: &Wanted) -> Result<Vec<Leased>, Fault> {
+        let (texts, now) = (&self.statements.leases, self.times.now());
+        if wanted.limit == 0 || !connection.fetch_one(texts.is_due(wanted, &now)).await?.try_get::<bool, _>(0)? {
+            return Ok(Vec::new());
+        }
+        let rows = connection.fetch_all(texts.lease(wanted, &now)).await?;
+        Ok(leasing::read(&rows)?)
     }
 
     async fn connection(&self, session: &mut Session) -> Result<SqliteConnection, Fault> {
@@ -80,6 +115,9 @@ impl Writer {
         };
         if is_sound(&written) && is_sound(&purged) {
             session.connection = Some(connection);
+        }
+        if written.is_ok() && plan.stirs() {
+            self.stirred.notify_waiters();
         }
         plan.into_answers(batch.len(), written.as_ref().copied())
     }
@@ -119,8 +157,29 @@ impl Writer {
         if expected == 0 {
             return Ok(true);
         }
-        let written = connection.execute(self.statements.write(changes, self.times.boot())).await?;
-        Ok(written.rows_affected() == expected)
+        let boot = self.times.boot();
+        let write = match plan.queues() {
+            _ if plan.arrived() > 0 => return self.keep(connection, plan).await,
+            true => self.statements.write_queued(changes, boot, 0),
+            false => self.statements.write(changes, boot),
+        };
+        Ok(connection.execute(write).await?.rows_affected() == expected)
+    }
+
+    /// The same for a batch in which events arrive: those and their parcels, or nothing at all.
+    async fn keep(&self, connection: &mut SqliteConnection, plan: &Plan<'_>) -> Result<bool, Fault> {
+        let changes = plan.changes();
+        let expected = changes.len() as u64;
+        let mut transaction = connection.begin_with("BEGIN IMMEDIATE").await?;
+        let last: i64 = transaction.fetch_one(self.statements.last_arrival()).await?.try_get(0)?;
+        let write = self.statements.write_queued(changes, self.times.boot(), last + 1);
+        if transaction.execute(write).await?.rows_affected() != expected {
+            transaction.rollback().await?;
+            return Ok(false);
+        }
+        transaction.execute(self.statements.keep(plan.parcels(last + 1).into_iter())).await?;
+        transaction.commit().await?;
+        Ok(true)
     }
 
     async fn purge_if_due(&self, connection: &mut SqliteConnection, next: &mut Instant) -> Result<(), Fault> {
@@ -145,9 +204,4 @@ impl Engine for Arc<Writer> {
 
     /// A claim's caller sees to that itself: [`Leaving`](super::leaving::Leaving).
     fn unheard(&self, _: Question, _: Answer) {}
-}
-
-/// Whether the connection can be used again.
-fn is_sound<T>(done: &Result<T, Fault>) -> bool {
-    !matches!(done, Err(Fault::Broken(_)))
 }

@@ -1,0 +1,142 @@
+use std::future::Future;
+use std::time::Duration;
+
+use sqlx::Row as _;
+use sqlx::sqlite::SqliteRow;
+
+use super::SqliteStore;
+use super::fault::Fault;
+use super::leasing::Wanted;
+use super::operating::{self, CHANGED_AT_ONCE, Change};
+use super::question::Question;
+use super::time::millis;
+use super::viewing::{self, Fragment};
+use crate::EventKey;
+use crate::inbox::{EventState, Filter, Inbox, InboxCounts, KeptEvent, LeaseRequest, Leased, Page, Parcel, requeued};
+use crate::store::{Claim, ClaimRequest, Hold, StoreError};
+
+/// Events survive restarts and power loss: an event that was answered [`Claim::Fresh`] is on disk. Workers in any number of
+/// processes on the machine can lease from one file.
+///
+/// # Clocks
+///
+/// When an event is due, and until when it is leased, is on the boot clock: a jump of the wall clock neither holds an event
+/// up nor runs it early. After a reboot every lease is over and everything that waits is due, retries included.
+///
+/// # Waking
+///
+/// A worker is woken by what happens through the same store or a clone of it. What another process accepts, or another store on the
+/// same file, is found when the worker [looks](crate::Worker::poll_every).
+///
+/// # Locks
+///
+/// While a handler's transaction holds SQLite's write lock, nothing is accepted and nothing leased; looking is possible. A worker
+/// with nothing to do does not take the lock. [`requeue`](Inbox::requeue), [`discard`](Inbox::discard) and
+/// [`forget`](Inbox::forget) change a thousand events at a time: if one fails half-way, what was changed stays so, and it can be
+/// asked again.
+impl Inbox for SqliteStore {
+    /// Not taken back if the caller leaves before the answer: the event may be waiting already, and the sender's retry finds it.
+    async fn accept(&self, claim: &ClaimRequest<'_>, parcel: &Parcel) -> Result<Claim, StoreError> {
+        Ok(self.ask(Question::accept(claim, parcel)).await?.into_claim())
+    }
+
+    async fn lease(&self, request: &LeaseRequest<'_>) -> Result<Vec<Leased>, StoreError> {
+        let wanted = Wanted::new(request);
+        self.unless_locked(|| self.leases.ask(wanted.clone())).await
+    }
+
+    async fn retry(&self, claim: &ClaimRequest<'_>, after: Duration, reason: &str) -> Result<Hold, StoreError> {
+        Ok(self.ask(Question::retry(claim, after, reason)).await?.into_hold())
+    }
+
+    async fn bury(&self, claim: &ClaimRequest<'_>, reason: &str) -> Result<Hold, StoreError> {
+        Ok(self.ask(Question::bury(claim, reason)).await?.into_hold())
+    }
+
+    fn wake(&self) -> impl Future<Output = ()> + Send {
+        self.writer().stirred.notified()
+    }
+
+    async fn waiting(&self, up_to: u64) -> Result<u64, StoreError> {
+        let rows = self.look(&viewing::waiting(&self.writer().statements.table, up_to)).await?;
+        let count: i64 = rows.first().map_or(Ok(0), |row| row.try_get(0)).map_err(unreadable)?;
+        Ok(count.unsigned_abs())
+    }
+
+    async fn list(&self, filter: &Filter, page: &Page) -> Result<Vec<KeptEvent>, StoreError> {
+        let now = self.writer().times.now();
+        let rows = self.look(&viewing::list(&self.writer().statements.table, filter, page, &now)).await?;
+        let events = rows.iter().filter_map(|row| viewing::read_listed(row, &now).transpose());
+        events.collect::<Result<_, _>>().map_err(unreadable)
+    }
+
+    async fn get(&self, key: &EventKey) -> Result<Option<KeptEvent>, StoreError> {
+        let now = self.writer().times.now();
+        let rows = self.look(&viewing::get(&self.writer().statements.table, key, &now)).await?;
+        rows.first().map_or(Ok(None), |row| viewing::read_whole(row, &now)).map_err(unreadable)
+    }
+
+    async fn requeue(&self, filter: &Filter, completed_too: bool) -> Result<u64, StoreError> {
+        self.change(Change::Requeue, filter, requeued(completed_too)).await
+    }
+
+    async fn discard(&self, filter: &Filter, retention: Duration) -> Result<u64, StoreError> {
+        self.change(Change::Discard(millis(retention)), filter, &[EventState::Waiting, EventState::Dead]).await
+    }
+
+    async fn forget(&self, filter: &Filter) -> Result<u64, StoreError> {
+        self.change(Change::Forget, filter, &[EventState::Completed, EventState::Dead]).await
+    }
+
+    async fn counts(&self) -> Result<InboxCounts, StoreError> {
+        let now = self.writer().times.now();
+        let rows = self.look(&viewing::counts(&self.writer().statements.table, &now)).await?;
+        viewing::read_counts(&rows, &now).map_err(unreadable)
+    }
+}
+
+impl SqliteStore {
+    async fn look(&self, fragment: &Fragment) -> Result<Vec<SqliteRow>, StoreError> {
+        self.unless_locked(|| async {
+            let rows = self.reader.rows(self.writer(), fragment.clone().statement()).await;
+            rows.map_err(|fault| (&fault).into())
+        })
+        .await
+    }
+
+    async fn change(&self, change: Change, filter: &Filter, states: &[EventState]) -> Result<u64, StoreError> {
+        let writer = self.writer();
+        let table = &writer.statements.table;
+        let last = self.last_arrival().await?;
+        let mut all = 0;
+        for state in viewing::states(filter, states) {
+            loop {
+                let changed = self.unless_locked(|| async {
+                    let now = writer.times.now();
+                    let matching = viewing::matching(filter, state, &now);
+                    let statement = operating::change(table, change, matching, last, &now).statement();
+                    writer.change(statement).await.map_err(|fault| (&fault).into())
+                });
+                let changed = changed.await?;
+                all += changed;
+                if changed < CHANGED_AT_ONCE {
+                    break;
+                }
+            }
+        }
+        writer.stirred.notify_waiters();
+        Ok(all)
+    }
+
+    async fn last_arrival(&self) -> Result<i64, StoreError> {
+        let rows = self.unless_locked(|| async {
+            let statement = self.writer().statements.last_arrival();
+            self.reader.rows(self.writer(), statement).await.map_err(|fault| (&fault).into())
+        });
+        rows.await?.first().map_or(Ok(0), |row| row.try_get(0)).map_err(unreadable)
+    }
+}
+
+fn unreadable(error: sqlx::Error) -> StoreError {
+    (&Fault::from(error)).into()
+}

@@ -1,0 +1,115 @@
+//! The tables. Everything that is asked of every claim is in the first; what only an inbox has is NULL there for events that are
+//! run inline, or in a table of its own.
+
+use super::record::State;
+use super::table::{Suffixed, Table};
+
+/// Where the bodies are: a row of the first table is read and written often, and must stay small.
+pub(super) fn parcels(table: &Table) -> Suffixed<'_> {
+    table.suffixed("_parcels")
+}
+
+/// The highest sequence that was completed of each resource. It outlives the events.
+pub(super) fn applied(table: &Table) -> Suffixed<'_> {
+    table.suffixed("_applied")
+}
+
+/// Waiting events, in the order in which they become due.
+pub(super) fn waiting_index(table: &Table) -> Suffixed<'_> {
+    table.suffixed("_waiting")
+}
+
+/// Events that workers have leased, in the order in which the leases end.
+pub(super) fn leased_index(table: &Table) -> Suffixed<'_> {
+    table.suffixed("_leased")
+}
+
+/// Events that are neither completed nor dead, by what they share their order with.
+pub(super) fn lines_index(table: &Table) -> Suffixed<'_> {
+    table.suffixed("_lines")
+}
+
+/// An expression for the highest arrival so far, gone or not. Only who holds the write lock can count on from it.
+pub(super) fn last_arrival(table: &Table) -> String {
+    let states = [State::Accepted, State::Running, State::Completed, State::Failed].map(|state| {
+        let state = state.as_str();
+        format!("coalesce((SELECT max(arrival) FROM {table} WHERE state = '{state}' AND arrival IS NOT NULL), 0)")
+    });
+    let gone = table.suffixed("_gone");
+    format!("max(coalesce((SELECT arrival FROM {gone} WHERE one = 1), 0), {})", states.join(", "))
+}
+
+pub(super) fn schema(table: &Table) -> String {
+    let (parcels, applied, gone) = (parcels(table), applied(table), table.suffixed("_gone"));
+    // What has gone leaves its parcel's place, and not its number to anybody else.
+    let leave = format!(
+        "    DELETE FROM {parcels} WHERE id = old.parcel;
+    INSERT INTO {gone} (one, arrival) VALUES (1, old.arrival)
+        ON CONFLICT (one) DO UPDATE SET arrival = max(arrival, excluded.arrival);"
+    );
+    format!(
+        r#"CREATE TABLE IF NOT EXISTS {table} (
+    key          TEXT NOT NULL PRIMARY KEY,
+    event_type   TEXT,
+    state        TEXT NOT NULL,
+    token        BLOB NOT NULL,
+    boot         TEXT NOT NULL,
+    lease_until  INTEGER,
+    received_at  INTEGER NOT NULL,
+    processed_at INTEGER,
+    attempts     INTEGER NOT NULL,
+    summary      TEXT,
+    fingerprint  INTEGER NOT NULL,
+    expires_at   INTEGER NOT NULL,
+    version      INTEGER NOT NULL,
+    arrival      INTEGER,
+    parcel       INTEGER,
+    endpoint     TEXT,
+    due_at       INTEGER,
+    started_at   INTEGER,
+    order_key    TEXT,
+    sequence     INTEGER,
+    failures     TEXT
+) STRICT;
+CREATE TABLE IF NOT EXISTS {parcels} (
+    id   INTEGER PRIMARY KEY,
+    head BLOB NOT NULL,
+    body BLOB NOT NULL
+) STRICT;
+CREATE TABLE IF NOT EXISTS {applied} (
+    order_key TEXT NOT NULL PRIMARY KEY,
+    sequence  INTEGER NOT NULL
+) STRICT, WITHOUT ROWID;
+CREATE TABLE IF NOT EXISTS {gone} (
+    one     INTEGER PRIMARY KEY,
+    arrival INTEGER NOT NULL
+) STRICT;
+CREATE INDEX IF NOT EXISTS {expiring} ON {table} (expires_at);
+CREATE INDEX IF NOT EXISTS {waiting} ON {table} (boot, due_at, arrival, received_at) WHERE state = 'accepted';
+CREATE INDEX IF NOT EXISTS {leased} ON {table} (lease_until, boot) WHERE state = 'running' AND arrival IS NOT NULL;
+CREATE INDEX IF NOT EXISTS {lines} ON {table} (order_key, arrival)
+    WHERE order_key IS NOT NULL AND state IN ('accepted', 'running');
+CREATE INDEX IF NOT EXISTS {arrivals} ON {table} (state, arrival, expires_at) WHERE arrival IS NOT NULL;
+CREATE TRIGGER IF NOT EXISTS {completed} AFTER UPDATE OF state ON {table}
+WHEN new.state = 'completed' AND new.sequence IS NOT NULL BEGIN
+    INSERT INTO {applied} (order_key, sequence) VALUES (new.order_key, new.sequence)
+        ON CONFLICT (order_key) DO UPDATE SET sequence = max(sequence, excluded.sequence);
+END;
+CREATE TRIGGER IF NOT EXISTS {deleted} AFTER DELETE ON {table} WHEN old.arrival IS NOT NULL BEGIN
+{leave}
+END;
+CREATE TRIGGER IF NOT EXISTS {replaced} AFTER UPDATE OF parcel ON {table}
+WHEN old.arrival IS NOT NULL AND old.parcel IS NOT new.parcel BEGIN
+{leave}
+END;
+"#,
+        expiring = table.suffixed("_expires_at"),
+        waiting = waiting_index(table),
+        leased = leased_index(table),
+        lines = lines_index(table),
+        arrivals = table.suffixed("_arrivals"),
+        completed = table.suffixed("_completed"),
+        deleted = table.suffixed("_deleted"),
+        replaced = table.suffixed("_replaced"),
+    )
+}

@@ -16,6 +16,7 @@ mod drain;
 #[path = "inbox/events.rs"]
 mod events;
 #[path = "claims/load.rs"]
+#[allow(dead_code, reason = "shared with the bench of claims, which uses more of it")]
 mod load;
 #[path = "inbox/pickup.rs"]
 mod pickup;

@@ -13,8 +13,6 @@ mod bed;
 mod conformance;
 #[path = "postgres/enlisted.rs"]
 mod enlisted;
-#[path = "postgres/locks.rs"]
-mod locks;
 #[path = "postgres/inbox_accepting.rs"]
 mod inbox_accepting;
 #[path = "postgres/inbox_desk.rs"]
@@ -33,6 +31,8 @@ mod inbox_transactions;
 mod inbox_waking;
 #[path = "postgres/inbox_worker.rs"]
 mod inbox_worker;
+#[path = "postgres/locks.rs"]
+mod locks;
 #[path = "postgres/outage.rs"]
 mod outage;
 #[path = "postgres/purging.rs"]

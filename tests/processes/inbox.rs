@@ -8,7 +8,7 @@ use tokio::task::JoinSet;
 
 use super::killed::acknowledged;
 use super::site::Site;
-use crate::support::checker::Dice;
+use crate::support::checker::{Dice, asked_seed};
 use crate::support::process::{LedgerFile, Process};
 use crate::support::socket::PATIENCE;
 
@@ -101,7 +101,7 @@ async fn zombie_worker_pays_nothing() {
 /// `FAULTS_SEED` plays another storm.
 #[tokio::test]
 async fn balance_is_exact_however_often_workers_are_killed() {
-    let seed = std::env::var("FAULTS_SEED").map_or(1, |seed| seed.parse().expect("a number"));
+    let seed = asked_seed().unwrap_or(1);
     println!("seed {seed}");
     for site in Site::transactional() {
         let mut dice = Dice::new(seed);
@@ -111,7 +111,7 @@ async fn balance_is_exact_however_often_workers_are_killed() {
             let process = ledger(&site, &pauses);
             deliver(&process, events..events + EVENTS_PER_KILL);
             events += EVENTS_PER_KILL;
-            tokio::time::sleep(Duration::from_millis(dice.below(60) as u64)).await;
+            tokio::time::sleep(Duration::from_millis(dice.below(60))).await;
             process.signal("KILL");
         }
         let last = ledger(&site, &["--lease-ms", "300"]);
@@ -126,7 +126,7 @@ async fn balance_is_exact_however_often_workers_are_killed() {
 /// Without a common transaction an event may run twice, but none that was acknowledged is lost.
 #[tokio::test]
 async fn acknowledged_events_are_run_however_often_workers_are_killed() {
-    let seed = std::env::var("FAULTS_SEED").map_or(1, |seed| seed.parse().expect("a number"));
+    let seed = asked_seed().unwrap_or(1);
     println!("seed {seed}");
     let (site, mut dice) = (Site::redis(), Dice::new(seed));
     let ledger = LedgerFile::new("inbox-storm-redis");
@@ -136,7 +136,7 @@ async fn acknowledged_events_are_run_however_often_workers_are_killed() {
         let process = receiver(&site, &ledger, &["--lease", "0.3", "--handler-delay-ms", "5"]);
         deliveries.push(deliver(&process, events..events + EVENTS_PER_KILL));
         events += EVENTS_PER_KILL;
-        tokio::time::sleep(Duration::from_millis(dice.below(60) as u64)).await;
+        tokio::time::sleep(Duration::from_millis(dice.below(60))).await;
         process.signal("KILL");
     }
     let mut acknowledged = BTreeSet::new();

@@ -66,6 +66,16 @@ async fn complete(store: &SqliteStore, leased: &Leased, retention: Duration) {
     assert_eq!(store.complete(&leased.claim(LEASE), &done).await.expect("an answer"), Hold::Held);
 }
 
+async fn complete_in(connection: &mut sqlx::SqliteConnection, leased: &Leased) {
+    let completed = sqlx::query(tower_webhook::store::sqlite::COMPLETE_SQL)
+        .bind(leased.key.as_str())
+        .bind(&leased.token.as_bytes()[..])
+        .bind("200 OK")
+        .bind(1_000_000_i64)
+        .execute(connection);
+    assert_eq!(completed.await.expect("a change").rows_affected(), 1);
+}
+
 async fn count(pool: &SqlitePool, table: &'static str) -> i64 {
     sqlx::query_scalar(sqlx::AssertSqlSafe(format!("SELECT count(*) FROM {table}")))
         .fetch_one(pool)
@@ -238,17 +248,50 @@ async fn completion_in_a_handlers_transaction_counts_as_applied() {
     }
     let leased = lease_one(&store).await;
     let mut transaction = write_lock(&pool).await;
-    let completed = sqlx::query(tower_webhook::store::sqlite::COMPLETE_SQL)
-        .bind(leased.key.as_str())
-        .bind(&leased.token.as_bytes()[..])
-        .bind("200 OK")
-        .bind(1_000_000_i64)
-        .execute(&mut *transaction);
-    assert_eq!(completed.await.expect("a change").rows_affected(), 1);
+    complete_in(&mut transaction, &leased).await;
     transaction.commit().await.expect("a commit");
     assert_eq!(store.complete(&leased.claim(LEASE), &done()).await.expect("an answer"), Hold::Held);
     let older = lease_one(&store).await;
     assert_eq!((older.key.id(), older.superseded), ("1", true));
+}
+
+/// However the one in front of it ends.
+#[tokio::test]
+async fn next_in_line_goes_on_whatever_becomes_of_the_first() {
+    let bed = Bed::new();
+    let (store, pool) = (bed.store().await, bed.pool().await);
+    for n in 0..6 {
+        accept_in(&store, &n.to_string(), Some(Order::of("account"))).await;
+    }
+    let behind = async || -> i64 {
+        let behind = "SELECT count(*) FROM webhook_events WHERE behind IS NOT NULL AND state = 'accepted'";
+        sqlx::query_scalar(behind).fetch_one(&pool).await.expect("a number")
+    };
+    for n in 0..5 {
+        assert_eq!(behind().await, 5 - n, "the others are not even looked at");
+        let first = lease_one(&store).await;
+        assert_eq!(first.key.id(), n.to_string());
+        assert!(lease(&store, 10).await.is_empty());
+        match n {
+            0 => complete(&store, &first, DAY).await,
+            1 => assert_eq!(store.bury(&first.claim(LEASE), "hopeless").await.expect("an answer"), Hold::Held),
+            2 => {
+                assert_eq!(store.release(&first.key, first.token).await.expect("an answer"), Hold::Held);
+                let discarded = store.discard(&Filter::one(first.key), DAY).await.expect("an answer");
+                assert_eq!(discarded, 1);
+            }
+            3 => {
+                let deleted = sqlx::query("DELETE FROM webhook_events WHERE key = ?").bind(first.key.as_str());
+                deleted.execute(&pool).await.expect("an operator with a shell");
+            }
+            _ => {
+                let mut transaction = write_lock(&pool).await;
+                complete_in(&mut transaction, &first).await;
+                transaction.commit().await.expect("a commit");
+            }
+        }
+    }
+    assert_eq!(lease_one(&store).await.key.id(), "5");
 }
 
 #[tokio::test]
@@ -334,7 +377,10 @@ async fn waiting_and_leasing_go_by_their_indexes() {
     let (store, pool) = (bed.store().await, bed.pool().await);
     accept(&store, "evt_1").await;
     for (query, index) in [
-        ("SELECT count(*) FROM (SELECT 1 FROM webhook_events WHERE state = 'accepted' LIMIT 5)", "COVERING INDEX"),
+        (
+            "SELECT count(*) FROM (SELECT 1 FROM webhook_events WHERE state = 'accepted' AND arrival IS NOT NULL LIMIT 5)",
+            "COVERING INDEX",
+        ),
         (
             "SELECT 1 FROM webhook_events WHERE state = 'failed' AND arrival IS NOT NULL AND arrival > 3 ORDER BY arrival LIMIT 5",
             "_arrivals",

@@ -42,7 +42,7 @@ impl Inbox for SqliteStore {
 
     async fn lease(&self, request: &LeaseRequest<'_>) -> Result<Vec<Leased>, StoreError> {
         let wanted = Wanted::new(request);
-        self.unless_locked(|| self.leases.ask(wanted.clone())).await
+        Ok(self.unless_locked(|| self.leases.ask(wanted.clone())).await?.take())
     }
 
     async fn retry(&self, claim: &ClaimRequest<'_>, after: Duration, reason: &str) -> Result<Hold, StoreError> {

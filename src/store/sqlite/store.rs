@@ -8,7 +8,7 @@ use sqlx::sqlite::SqlitePool;
 use tokio::time::Instant;
 
 use super::SqliteStoreBuilder;
-use super::leasing::Leases;
+use super::leases::Leases;
 use super::leaving::Leaving;
 use super::question::{Answer, Question};
 use super::reader::Reader;
@@ -77,7 +77,7 @@ impl SqliteStore {
     }
 
     /// Deletes everything that has expired, and says how many rows that was. Traffic does the same in small batches, so this is
-    /// for operators and for quiet receivers.
+    /// for operators and for quiet receivers. Events that wait, run or are dead letters do not expire.
     ///
     /// # Errors
     ///
@@ -93,7 +93,7 @@ impl SqliteStore {
         }
     }
 
-    /// The statements that create the table, for teams that run their own migrations. Where it exists, the store creates nothing.
+    /// The statements that create the tables, their indexes and triggers, for teams that run their own migrations. Where they exist, the store creates nothing.
     #[must_use]
     pub fn schema_sql(&self) -> &str {
         &self.writer().statements.schema

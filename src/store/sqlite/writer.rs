@@ -175,7 +175,12 @@ impl Writer {
             transaction.rollback().await?;
             return Ok(false);
         }
-        transaction.execute(self.statements.keep(plan.parcels(last + 1).into_iter())).await?;
+        let parcels = plan.parcels(last + 1);
+        let is_ordered = parcels.iter().any(|(_, parcel)| parcel.order.is_some());
+        transaction.execute(self.statements.keep(parcels.into_iter())).await?;
+        if is_ordered {
+            transaction.execute(self.statements.fall_in(last + 1)).await?;
+        }
         transaction.commit().await?;
         Ok(true)
     }

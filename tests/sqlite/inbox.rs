@@ -150,14 +150,14 @@ async fn event_whose_worker_left_before_the_answer_is_put_back() {
     for n in 0..100 {
         let leaving = tokio::spawn({
             let store = store.clone();
-            async move { store.lease(&LeaseRequest::new(1, DAY)).await.map(|leased| leased.len()) }
+            async move { store.lease(&LeaseRequest::new(1, DAY)).await }
         });
-        tokio::time::sleep(Duration::from_micros(n * 10)).await;
+        std::thread::sleep(Duration::from_micros(n * 20));
         leaving.abort();
-        if let Ok(Ok(1)) = leaving.await {
-            let leased = store.list(&Filter::all(), &Page::first(1)).await.expect("an answer").remove(0);
-            assert_eq!((leased.state, leased.attempts), (EventState::Running, 1));
-            return;
+        if let Ok(answer) = leaving.await {
+            let leased = answer.expect("an answer").remove(0);
+            assert_eq!(leased.attempt, 1, "as if nobody had leased it before");
+            assert_eq!(store.release(&leased.key, leased.token).await.expect("an answer"), Hold::Held);
         }
         eventually("it waits again", async || store.counts().await.expect("an answer").waiting == 1).await;
     }

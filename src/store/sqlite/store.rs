@@ -41,7 +41,7 @@ const LONGEST_PAUSE: Duration = Duration::from_millis(50);
 /// `/proc`, on the time that has passed since the store was opened, counted from the wall clock's time then.) Retention is on the wall
 /// clock, being longer than machines stay up. All processes have to be on one machine, as SQLite's WAL mode demands anyway.
 ///
-/// Clones share one connection.
+/// Clones share one connection, and another one to look at the [inbox](crate::inbox::Inbox) that this store is, too.
 #[derive(Clone)]
 pub struct SqliteStore {
     group: Group<Arc<Writer>>,
@@ -93,7 +93,8 @@ impl SqliteStore {
         }
     }
 
-    /// The statements that create the tables, their indexes and triggers, for teams that run their own migrations. Where they exist, the store creates nothing.
+    /// The statements that create the tables, their indexes and triggers, for teams that run their own migrations. Where they
+    /// exist, the store creates nothing.
     #[must_use]
     pub fn schema_sql(&self) -> &str {
         &self.writer().statements.schema

@@ -1,9 +1,12 @@
 use std::sync::Arc;
 
+use sqlx::Row as _;
 use tokio::runtime::Handle;
 
+use super::fault::Fault;
 use super::leasing::Wanted;
 use super::question::Question;
+use super::reader::Reader;
 use super::writer::Writer;
 use crate::inbox::Leased;
 use crate::store::group::{Answers, Engine, Group};
@@ -11,6 +14,7 @@ use crate::store::group::{Answers, Engine, Group};
 /// Leases in a task of its own: whoever asked may leave without tearing a statement.
 pub(super) struct Leases {
     group: Group<Arc<Writer>>,
+    reader: Arc<Reader>,
 }
 
 /// Events on their way to a worker. Dropped before they have come, they are put back: nobody else knows their tokens.
@@ -20,8 +24,18 @@ pub(super) struct Handed {
 }
 
 impl Leases {
-    pub(super) fn new(group: &Group<Arc<Writer>>) -> Self {
-        Self { group: group.clone() }
+    pub(super) fn new(group: &Group<Arc<Writer>>, reader: &Arc<Reader>) -> Self {
+        Self { group: group.clone(), reader: reader.clone() }
+    }
+
+    /// Looks first, where it is in nobody's way: a worker with nothing to do must not take the write lock every time, and there
+    /// may be many to be passed over that are of a kind it does not want.
+    async fn lease(&self, wanted: &Wanted) -> Result<Handed, Fault> {
+        let writer = self.group.engine();
+        let is_due = writer.statements.leases.is_due(wanted, &writer.times.now());
+        let is_due = self.reader.rows(writer, is_due).await?.first().map_or(Ok(false), |row| row.try_get(0))?;
+        let events = if is_due { writer.lease(wanted).await? } else { Vec::new() };
+        Ok(Handed { events, group: self.group.clone() })
     }
 }
 
@@ -38,9 +52,7 @@ impl Engine for Leases {
     async fn answer(&self, batch: &[Wanted]) -> Answers<Handed> {
         let mut answers = Vec::with_capacity(batch.len());
         for wanted in batch {
-            let leased = self.group.engine().lease(wanted).await;
-            let handed = leased.map(|events| Handed { events, group: self.group.clone() });
-            answers.push(handed.map_err(|fault| (&fault).into()));
+            answers.push(self.lease(wanted).await.map_err(|fault| (&fault).into()));
         }
         answers
     }

@@ -18,7 +18,7 @@ use crate::store::{ClaimToken, Fingerprint};
 /// What a worker asks for.
 #[derive(Clone)]
 pub(super) struct Wanted {
-    pub(super) limit: i64,
+    limit: i64,
     /// In milliseconds.
     lease: i64,
     endpoints: Option<Arc<str>>,
@@ -66,9 +66,9 @@ impl LeaseTexts {
         Self { is_due: format!("SELECT EXISTS (SELECT 1 FROM ({due}))").into(), lease: lease.into() }
     }
 
-    /// Whether there is anything. A worker with nothing to do must not take the write lock every time it looks.
+    /// Whether there is anything to take. With a limit of nothing, there is nothing.
     pub(super) fn is_due(&self, wanted: &Wanted, now: &Now) -> Statement {
-        bind(&self.is_due, &Wanted { limit: 1, ..wanted.clone() }, now)
+        bind(&self.is_due, &Wanted { limit: wanted.limit.min(1), ..wanted.clone() }, now)
     }
 
     /// Takes what is due.

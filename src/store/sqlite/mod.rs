@@ -11,7 +11,7 @@
 //!        │             │        ├─ record what one claim, renewal, completion or release makes of one row
 //!        │             │        └─ queued the same, and acceptance, retry and burial, for a row of the inbox
 //!        │             └───── statements  the texts: read, write, keep, purge, complete
-//! inbox ─┼─ leases ─ writer   what is due: picked and taken in one statement
+//! inbox ─┼─ leases ─ writer   what is due: looked for by the reader, picked and taken in one statement
 //!        ├─ operating, writer what operators change, a thousand at a time
 //!        └─ viewing, reader   what they look at, on a second connection
 //! ```

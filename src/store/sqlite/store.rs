@@ -102,8 +102,9 @@ impl SqliteStore {
 
     pub(super) async fn connect(writer: Writer, lock_wait: Duration) -> Result<Self, StoreError> {
         let group = Group::new(Arc::new(writer));
-        let leases = Group::new(Leases::new(&group));
-        let store = Self { group, leases, reader: Arc::default(), lock_wait };
+        let reader = Arc::default();
+        let leases = Group::new(Leases::new(&group, &reader));
+        let store = Self { group, leases, reader, lock_wait };
         store.unless_locked(|| async { store.writer().connect().await.map_err(|fault| (&fault).into()) }).await?;
         Ok(store)
     }

@@ -75,7 +75,7 @@ async fn other_process() {
             }
         }
         "work" => work(&store).await,
-        role => crate::workers::play(role, &file, &store).await,
+        role => crate::site::play(role, &file, &store).await,
     }
 }
 

@@ -31,7 +31,7 @@ use crate::store::{Claim, ClaimRequest, Hold, StoreError};
 /// # Locks
 ///
 /// While a handler's transaction holds SQLite's write lock, nothing is accepted and nothing leased; looking is possible. A worker
-/// with nothing to do does not take the lock. [`requeue`](Inbox::requeue), [`discard`](Inbox::discard) and
+/// with nothing to do takes no lock. [`requeue`](Inbox::requeue), [`discard`](Inbox::discard) and
 /// [`forget`](Inbox::forget) change a thousand events at a time: if one fails half-way, what was changed stays so, and it can be
 /// asked again.
 impl Inbox for SqliteStore {
@@ -42,7 +42,7 @@ impl Inbox for SqliteStore {
 
     async fn lease(&self, request: &LeaseRequest<'_>) -> Result<Vec<Leased>, StoreError> {
         let wanted = Wanted::new(request);
-        self.unless_locked(|| self.leases.ask(wanted.clone())).await
+        Ok(self.unless_locked(|| self.leases.ask(wanted.clone())).await?.take())
     }
 
     async fn retry(&self, claim: &ClaimRequest<'_>, after: Duration, reason: &str) -> Result<Hold, StoreError> {

@@ -7,21 +7,18 @@ use bytes::Bytes;
 use sqlx::Row as _;
 use sqlx::sqlite::SqliteRow;
 
-use super::question::Question;
 use super::schema;
 use super::statements::{Statement, prepared};
 use super::table::Table;
 use super::time::{Now, millis};
-use super::writer::Writer;
 use crate::EventKey;
 use crate::inbox::{LAPSED, LeaseRequest, Leased, Order, Parcel, from_unix_millis};
-use crate::store::group::{Answers, Engine, Group};
 use crate::store::{ClaimToken, Fingerprint};
 
 /// What a worker asks for.
 #[derive(Clone)]
 pub(super) struct Wanted {
-    pub(super) limit: i64,
+    limit: i64,
     /// In milliseconds.
     lease: i64,
     endpoints: Option<Arc<str>>,
@@ -69,9 +66,9 @@ impl LeaseTexts {
         Self { is_due: format!("SELECT EXISTS (SELECT 1 FROM ({due}))").into(), lease: lease.into() }
     }
 
-    /// Whether there is anything. A worker with nothing to do must not take the write lock every time it looks.
+    /// Whether there is anything to take. With a limit of nothing, there is nothing.
     pub(super) fn is_due(&self, wanted: &Wanted, now: &Now) -> Statement {
-        bind(&self.is_due, &Wanted { limit: 1, ..wanted.clone() }, now)
+        bind(&self.is_due, &Wanted { limit: wanted.limit.min(1), ..wanted.clone() }, now)
     }
 
     /// Takes what is due.
@@ -95,17 +92,18 @@ fn bind(text: &Arc<str>, wanted: &Wanted, now: &Now) -> Statement {
 /// have lapsed. Each from an index that is in the order of time already, however many there are behind.
 fn due(table: &Table) -> String {
     let (waiting, leased) = (schema::waiting_index(table), schema::leased_index(table));
-    let suits = suits(table);
+    let (suits, waits) = (suits(table), "e.state = 'accepted' AND e.behind IS NULL");
     let mut text = String::from("SELECT id, since, arrival FROM (");
     for (place, (index, since, due, order)) in [
-        (&waiting, "e.due_at", "e.state = 'accepted' AND e.boot = ?1 AND e.due_at <= ?2", "e.due_at, e.arrival"),
-        (&waiting, "-1", "e.state = 'accepted' AND e.boot < ?1", "e.boot, e.due_at, e.arrival"),
-        (&waiting, "-1", "e.state = 'accepted' AND e.boot > ?1", "e.boot, e.due_at, e.arrival"),
+        (&waiting, "e.due_at", format!("{waits} AND e.boot = ?1 AND e.due_at <= ?2"), "e.due_at, e.arrival"),
+        (&waiting, "-1", format!("{waits} AND e.boot < ?1"), "e.boot, e.due_at, e.arrival"),
+        (&waiting, "-1", format!("{waits} AND e.boot > ?1"), "e.boot, e.due_at, e.arrival"),
         (
             &leased,
             "iif(e.boot = ?1, coalesce(e.lease_until, -1), -1)",
             "e.state = 'running' AND e.arrival IS NOT NULL \
-             AND (e.boot <> ?1 OR e.lease_until IS NULL OR e.lease_until <= ?2)",
+             AND (e.boot <> ?1 OR e.lease_until IS NULL OR e.lease_until <= ?2)"
+                .to_owned(),
             "e.lease_until",
         ),
     ]
@@ -124,18 +122,17 @@ fn due(table: &Table) -> String {
 }
 
 /// Of the kinds that are asked for, and first in its line. Arrivals only ever grow, so nobody gets in front of the first: if
-/// one of a line runs, it is that one.
+/// one of a line runs, it is that one. Most that are not first are marked, and not even looked at.
 fn suits(table: &Table) -> String {
     let names = |parameter: &str| format!("(SELECT value FROM json_each({parameter}))");
     format!(
         "(?4 IS NULL OR e.endpoint IN {only}) AND (?5 IS NULL OR e.endpoint NOT IN {no_endpoint}) \
          AND (?6 IS NULL OR e.event_type IS NULL OR e.event_type NOT IN {no_type}) \
-         AND (e.order_key IS NULL OR NOT EXISTS (SELECT 1 FROM {table} AS f INDEXED BY {lines} \
-         WHERE f.order_key = e.order_key AND f.arrival < e.arrival AND f.state IN ('accepted', 'running')))",
+         AND (e.order_key IS NULL OR NOT {is_behind})",
         only = names("?4"),
         no_endpoint = names("?5"),
         no_type = names("?6"),
-        lines = schema::lines_index(table),
+        is_behind = schema::is_behind(table),
     )
 }
 
@@ -186,40 +183,42 @@ pub(super) fn parcel(row: &SqliteRow) -> Result<Parcel, sqlx::Error> {
     Ok(parcel.ordered(order))
 }
 
-/// Leases in a task of its own: whoever asked may leave, and what it was given is then put back.
-pub(super) struct Leases {
-    writer: Arc<Writer>,
-    group: Group<Arc<Writer>>,
-}
-
-impl Leases {
-    pub(super) fn new(group: &Group<Arc<Writer>>) -> Self {
-        Self { writer: group.engine().clone(), group: group.clone() }
-    }
-}
-
-impl Engine for Leases {
-    type Question = Wanted;
-    type Answer = Vec<Leased>;
-
-    async fn answer(&self, batch: &[Wanted]) -> Answers<Vec<Leased>> {
-        let mut answers = Vec::with_capacity(batch.len());
-        for wanted in batch {
-            answers.push(self.writer.lease(wanted).await.map_err(|fault| (&fault).into()));
-        }
-        answers
-    }
-
-    fn unheard(&self, _: Wanted, leased: Vec<Leased>) {
-        for event in leased {
-            self.group.tell(Question::release(&event.key, event.token));
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
+    use sqlx::{Connection as _, SqliteConnection};
+
     use super::*;
+
+    async fn plan(connection: &mut SqliteConnection, statement: &str) -> Vec<String> {
+        let plan = sqlx::query(sqlx::AssertSqlSafe(format!("EXPLAIN QUERY PLAN {statement}")));
+        plan.fetch_all(connection).await.expect("a plan").iter().map(|step| step.get("detail")).collect()
+    }
+
+    /// However many wait, and however many of them for each other.
+    #[tokio::test]
+    async fn next_events_are_at_the_beginning_of_an_index() {
+        let mut connection = SqliteConnection::connect("sqlite::memory:").await.expect("a database");
+        let table = Table::default();
+        sqlx::raw_sql(sqlx::AssertSqlSafe(schema::schema(&table))).execute(&mut connection).await.expect("tables");
+        let due = plan(&mut connection, &due(&table)).await;
+        for expected in [
+            "SEARCH e USING INDEX webhook_events_waiting (boot=? AND due_at<?)",
+            "SEARCH e USING INDEX webhook_events_waiting (boot<?)",
+            "SEARCH e USING INDEX webhook_events_waiting (boot>?)",
+            "SEARCH f USING COVERING INDEX webhook_events_lines (order_key=? AND arrival<?)",
+        ] {
+            assert!(due.iter().any(|step| step == expected), "{expected}: {due:#?}");
+        }
+        assert_eq!(
+            due.iter().filter(|step| step.contains("TEMP B-TREE")).count(),
+            1,
+            "of the few in the end: {due:#?}"
+        );
+        let next = "SELECT rowid FROM webhook_events WHERE order_key = ?1 AND state IN ('accepted', 'running') \
+                    ORDER BY arrival LIMIT 1";
+        let next = plan(&mut connection, next).await;
+        assert_eq!(next, ["SEARCH webhook_events USING COVERING INDEX webhook_events_lines (order_key=?)"]);
+    }
 
     #[test]
     fn names_are_json() {

@@ -31,7 +31,7 @@ pub(super) fn change(table: &Table, change: Change, matching: Fragment, last: i6
             fragment.push(
                 &format!(
                     "UPDATE {table} SET state = 'accepted', token = randomblob(16), boot = ?, due_at = ?, attempts = 0, \
-                     lease_until = NULL, started_at = NULL, processed_at = NULL, summary = NULL, expires_at = {NEVER}, \
+                     lease_until = NULL, started_at = NULL, behind = NULL, processed_at = NULL, summary = NULL, expires_at = {NEVER}, \
                      version = version + 1, arrival = anew.arrival FROM (SELECT rowid AS id, {last_arrival} + row_number() \
                      OVER (ORDER BY arrival) AS arrival FROM (SELECT rowid, arrival FROM {table} WHERE ",
                     last_arrival = schema::last_arrival(table),

@@ -154,6 +154,33 @@ mod tests {
     }
 
     #[test]
+    fn of_two_acceptances_in_one_batch_one_wins_and_the_numbers_are_in_the_order_of_the_questions() {
+        let [first, second] = ["a", "b"].map(|id| EventKey::new("/hook", None, id));
+        let parcel = Parcel::new("head", "body", std::time::UNIX_EPOCH);
+        let batch = [&second, &second, &first].map(|key| Question::accept(&claim(key), &parcel));
+        let plan = Plan::new(&batch, &Stored::new(), &now());
+        assert!(plan.queues() && plan.stirs());
+        let mut numbers: Vec<_> = plan
+            .changes()
+            .filter_map(|(key, record)| Some((record.queued.as_ref()?.arrival.number(7), EventKey::parse(key)?)))
+            .collect();
+        numbers.sort();
+        assert_eq!(numbers, [(7, second), (8, first)]);
+        let (fresh, accepted) = (Claim::Fresh { attempt: None }, Claim::Accepted { same_body: true });
+        let answers: Vec<_> =
+            plan.into_answers(3, Ok(())).into_iter().map(|answer| answer.expect("an answer")).collect();
+        assert_eq!(answers, [fresh, accepted, fresh].map(Answer::Claim));
+    }
+
+    #[test]
+    fn batch_without_the_inbox_is_written_as_ever() {
+        let key = EventKey::new("/hook", None, "evt_1");
+        let batch = [Question::claim(&claim(&key))];
+        let plan = Plan::new(&batch, &stored(&EventKey::new("/hook", None, "old")), &now());
+        assert!(!plan.queues() && !plan.stirs() && plan.arrived() == 0);
+    }
+
+    #[test]
     fn what_is_not_written_is_not_answered_and_nor_is_what_depends_on_it() {
         let (new, old) = (EventKey::new("/hook", None, "new"), EventKey::new("/hook", None, "old"));
         let batch = [&new, &old, &new].map(|key| Question::claim(&claim(key)));

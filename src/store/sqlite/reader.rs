@@ -6,7 +6,7 @@ use super::fault::{Fault, is_sound};
 use super::statements::Statement;
 use super::writer::Writer;
 
-/// Looks at the inbox, on a connection of its own: in WAL mode who reads waits for nobody who writes, and the other way round.
+/// Looks into the inbox, on a connection of its own: in WAL mode who reads waits for nobody who writes, and the other way round.
 #[derive(Default)]
 pub(super) struct Reader {
     /// None before the first look, and while one is under way.

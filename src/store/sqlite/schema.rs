@@ -14,7 +14,7 @@ pub(super) fn applied(table: &Table) -> Suffixed<'_> {
     table.suffixed("_applied")
 }
 
-/// Waiting events, in the order in which they become due.
+/// Events that wait, for nothing but their time, in the order in which they become due.
 pub(super) fn waiting_index(table: &Table) -> Suffixed<'_> {
     table.suffixed("_waiting")
 }
@@ -27,6 +27,23 @@ pub(super) fn leased_index(table: &Table) -> Suffixed<'_> {
 /// Events that are neither completed nor dead, by what they share their order with.
 pub(super) fn lines_index(table: &Table) -> Suffixed<'_> {
     table.suffixed("_lines")
+}
+
+/// The condition for an event, in row `e`, that has another of its order in front of it.
+pub(super) fn is_behind(table: &Table) -> String {
+    format!(
+        "EXISTS (SELECT 1 FROM {table} AS f INDEXED BY {lines} WHERE f.order_key = e.order_key AND f.arrival < e.arrival \
+         AND f.state IN ('accepted', 'running'))",
+        lines = lines_index(table),
+    )
+}
+
+/// Whoever is first in this line now has nobody to wait for.
+fn lets_go_on(table: &Table, order_key: &str) -> String {
+    format!(
+        "    UPDATE {table} SET behind = NULL WHERE behind IS NOT NULL AND rowid = (SELECT rowid FROM {table}
+        WHERE order_key = {order_key} AND state IN ('accepted', 'running') ORDER BY arrival LIMIT 1);"
+    )
 }
 
 /// An expression for the highest arrival so far, gone or not. Only who holds the write lock can count on from it.
@@ -69,6 +86,7 @@ pub(super) fn schema(table: &Table) -> String {
     started_at   INTEGER,
     order_key    TEXT,
     sequence     INTEGER,
+    behind       INTEGER,
     failures     TEXT
 ) STRICT;
 CREATE TABLE IF NOT EXISTS {parcels} (
@@ -85,9 +103,10 @@ CREATE TABLE IF NOT EXISTS {gone} (
     arrival INTEGER NOT NULL
 ) STRICT;
 CREATE INDEX IF NOT EXISTS {expiring} ON {table} (expires_at);
-CREATE INDEX IF NOT EXISTS {waiting} ON {table} (boot, due_at, arrival, received_at) WHERE state = 'accepted';
+CREATE INDEX IF NOT EXISTS {waiting} ON {table} (boot, due_at, arrival, received_at)
+    WHERE state = 'accepted' AND behind IS NULL;
 CREATE INDEX IF NOT EXISTS {leased} ON {table} (lease_until, boot) WHERE state = 'running' AND arrival IS NOT NULL;
-CREATE INDEX IF NOT EXISTS {lines} ON {table} (order_key, arrival)
+CREATE INDEX IF NOT EXISTS {lines} ON {table} (order_key, arrival, state)
     WHERE order_key IS NOT NULL AND state IN ('accepted', 'running');
 CREATE INDEX IF NOT EXISTS {arrivals} ON {table} (state, arrival, expires_at) WHERE arrival IS NOT NULL;
 CREATE TRIGGER IF NOT EXISTS {completed} AFTER UPDATE OF state ON {table}
@@ -95,8 +114,13 @@ WHEN new.state = 'completed' AND new.sequence IS NOT NULL BEGIN
     INSERT INTO {applied} (order_key, sequence) VALUES (new.order_key, new.sequence)
         ON CONFLICT (order_key) DO UPDATE SET sequence = max(sequence, excluded.sequence);
 END;
+CREATE TRIGGER IF NOT EXISTS {finished} AFTER UPDATE OF state ON {table}
+WHEN new.order_key IS NOT NULL AND new.state IN ('completed', 'failed') BEGIN
+{next_of_finished}
+END;
 CREATE TRIGGER IF NOT EXISTS {deleted} AFTER DELETE ON {table} WHEN old.arrival IS NOT NULL BEGIN
 {leave}
+{next_of_deleted}
 END;
 CREATE TRIGGER IF NOT EXISTS {replaced} AFTER UPDATE OF parcel ON {table}
 WHEN old.arrival IS NOT NULL AND old.parcel IS NOT new.parcel BEGIN
@@ -109,6 +133,9 @@ END;
         lines = lines_index(table),
         arrivals = table.suffixed("_arrivals"),
         completed = table.suffixed("_completed"),
+        finished = table.suffixed("_finished"),
+        next_of_finished = lets_go_on(table, "new.order_key"),
+        next_of_deleted = lets_go_on(table, "old.order_key"),
         deleted = table.suffixed("_deleted"),
         replaced = table.suffixed("_replaced"),
     )

@@ -52,7 +52,7 @@ const COLUMNS: [&str; 13] = [
     "version",
 ];
 
-/// What a row of the inbox has beside, but for the time at which it was leased.
+/// What a row of the inbox has beside, but for what leases and lines make of it.
 const QUEUED: [&str; 7] = ["arrival", "parcel", "endpoint", "due_at", "order_key", "sequence", "failures"];
 
 pub(super) type Statement = Query<'static, Sqlite, SqliteArguments>;
@@ -66,6 +66,7 @@ pub(super) struct Statements {
     queued_writes: [Arc<str>; SIZES.len()],
     last_arrival: Arc<str>,
     keeps: [Arc<str>; SIZES.len()],
+    fall_in: Arc<str>,
     purge: Arc<str>,
     pub(super) leases: LeaseTexts,
     pub(super) table: Table,
@@ -81,6 +82,7 @@ impl Statements {
             queued_writes: SIZES.map(|rows| write_queued(table, rows).into()),
             last_arrival: format!("SELECT {}", schema::last_arrival(table)).into(),
             keeps: SIZES.map(|rows| keep(table, rows).into()),
+            fall_in: fall_in(table).into(),
             purge: purge(table).into(),
             leases: LeaseTexts::new(table),
             table: table.clone(),
@@ -127,6 +129,11 @@ impl Statements {
         parcels.fold(statement, |statement, (id, parcel)| {
             statement.bind(id).bind(parcel.head.to_vec()).bind(parcel.body.to_vec())
         })
+    }
+
+    /// Marks those of the events from this number on that have others in front of them.
+    pub(super) fn fall_in(&self, first: i64) -> Statement {
+        prepared(&self.fall_in).bind(first)
     }
 
     /// Deletes some of what has expired. A running claim goes only if its lease has lapsed as well, by the clock of leases.
@@ -226,7 +233,7 @@ fn write_queued(table: &Table, rows: usize) -> String {
         ["parcel", "endpoint", "order_key", "sequence"]
             .map(|column| format!("{column} = iif({stays}, {table}.{column}, excluded.{column})")),
     );
-    set.push(format!("started_at = iif({stays}, {table}.started_at, NULL)"));
+    set.extend(["started_at", "behind"].map(|column| format!("{column} = iif({stays}, {table}.{column}, NULL)")));
     set.push(format!(
         "failures = CASE WHEN NOT ({stays}) THEN NULL WHEN excluded.failures IS NULL THEN {table}.failures \
          ELSE coalesce({table}.failures, '') || coalesce({table}.started_at, 0) || ' ' || excluded.failures END"
@@ -253,6 +260,14 @@ fn keep(table: &Table, rows: usize) -> String {
     values(&mut text, rows, 3);
     text.push_str(" WHERE column1 IS NOT NULL");
     text
+}
+
+fn fall_in(table: &Table) -> String {
+    format!(
+        "UPDATE {table} SET behind = 1 WHERE rowid IN (SELECT e.rowid FROM {table} AS e WHERE e.state = 'accepted' \
+         AND e.arrival IS NOT NULL AND e.arrival >= ?1 AND e.order_key IS NOT NULL AND {})",
+        schema::is_behind(table)
+    )
 }
 
 fn purge(table: &Table) -> String {

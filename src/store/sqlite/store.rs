@@ -8,7 +8,7 @@ use sqlx::sqlite::SqlitePool;
 use tokio::time::Instant;
 
 use super::SqliteStoreBuilder;
-use super::leasing::Leases;
+use super::leases::Leases;
 use super::leaving::Leaving;
 use super::question::{Answer, Question};
 use super::reader::Reader;
@@ -48,7 +48,7 @@ const LONGEST_PAUSE: Duration = Duration::from_millis(50);
 /// container, which sets its clock back, its own of before seem to hold on for as long as it had been up. Do not share a file
 /// among containers like these, and have them see the machine's `/proc/uptime`.
 ///
-/// Clones share one connection.
+/// Clones share one connection, and another one to look at the [inbox](crate::inbox::Inbox) that this store is, too.
 #[derive(Clone)]
 pub struct SqliteStore {
     group: Group<Arc<Writer>>,
@@ -84,7 +84,7 @@ impl SqliteStore {
     }
 
     /// Deletes everything that has expired, and says how many rows that was. Traffic does the same in small batches, so this is
-    /// for operators and for quiet receivers.
+    /// for operators and for quiet receivers. Events that wait, run or are dead letters do not expire.
     ///
     /// # Errors
     ///
@@ -100,7 +100,8 @@ impl SqliteStore {
         }
     }
 
-    /// The statements that create the table, for teams that run their own migrations. Where it exists, the store creates nothing.
+    /// The statements that create the tables, their indexes and triggers, for teams that run their own migrations. Where they
+    /// exist, the store creates nothing.
     #[must_use]
     pub fn schema_sql(&self) -> &str {
         &self.writer().statements.schema
@@ -108,8 +109,9 @@ impl SqliteStore {
 
     pub(super) async fn connect(writer: Writer, lock_wait: Duration) -> Result<Self, StoreError> {
         let group = Group::new(Arc::new(writer));
-        let leases = Group::new(Leases::new(&group));
-        let store = Self { group, leases, reader: Arc::default(), lock_wait };
+        let reader = Arc::default();
+        let leases = Group::new(Leases::new(&group, &reader));
+        let store = Self { group, leases, reader, lock_wait };
         store.unless_locked(|| async { store.writer().connect().await.map_err(|fault| (&fault).into()) }).await?;
         Ok(store)
     }

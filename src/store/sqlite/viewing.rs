@@ -108,7 +108,12 @@ pub(super) fn get(table: &Table, key: &EventKey, now: &Now) -> Fragment {
 pub(super) fn waiting(table: &Table, up_to: u64) -> Fragment {
     let mut fragment = Fragment::default();
     let limit = Value::Number(up_to.try_into().unwrap_or(i64::MAX));
-    fragment.push(&format!("SELECT count(*) FROM (SELECT 1 FROM {table} WHERE state = 'accepted' LIMIT ?)"), [limit]);
+    fragment.push(
+        &format!(
+            "SELECT count(*) FROM (SELECT 1 FROM {table} WHERE state = 'accepted' AND arrival IS NOT NULL LIMIT ?)"
+        ),
+        [limit],
+    );
     fragment
 }
 
@@ -119,9 +124,12 @@ pub(super) fn counts(table: &Table, now: &Now) -> Fragment {
         fragment.push(&format!("SELECT '{}' AS state, count(*) AS number, ", stored_as(state).as_str()), []);
         match state {
             EventState::Waiting => {
-                let boot = || Value::Text(now.boot.to_string());
-                let due = "min(iif(boot <> ? OR due_at <= ?, received_at, NULL)) AS oldest";
-                fragment.push(due, [boot(), Value::Number(now.lease)]);
+                let oldest = format!(
+                    "(SELECT min(received_at) FROM {table} INDEXED BY {} WHERE state = 'accepted' AND behind IS NULL \
+                     AND (boot <> ? OR due_at <= ?)) AS oldest",
+                    schema::waiting_index(table)
+                );
+                fragment.push(&oldest, [Value::Text(now.boot.to_string()), Value::Number(now.lease)]);
             }
             _ => _ = fragment.push("NULL AS oldest", []),
         }

@@ -79,20 +79,12 @@ impl Writer {
     pub(super) async fn lease(&self, wanted: &Wanted) -> Result<Vec<Leased>, Fault> {
         let mut session = self.session.lock().await;
         let mut connection = self.connection(&mut session).await?;
-        let leased = self.lease_on(&mut connection, wanted).await;
-        if is_sound(&leased) {
+        let lease = self.statements.leases.lease(wanted, &self.times.now());
+        let rows = connection.fetch_all(lease).await.map_err(Fault::from);
+        if is_sound(&rows) {
             session.connection = Some(connection);
         }
-        leased
-    }
-
-    async fn lease_on(&self, connection: &mut SqliteConnection, wanted: &Wanted) -> Result<Vec<Leased>, Fault> {
-        let (texts, now) = (&self.statements.leases, self.times.now());
-        if wanted.limit == 0 || !connection.fetch_one(texts.is_due(wanted, &now)).await?.try_get::<bool, _>(0)? {
-            return Ok(Vec::new());
-        }
-        let rows = connection.fetch_all(texts.lease(wanted, &now)).await?;
-        Ok(leasing::read(&rows)?)
+        Ok(leasing::read(&rows?)?)
     }
 
     async fn connection(&self, session: &mut Session) -> Result<SqliteConnection, Fault> {
@@ -177,7 +169,12 @@ impl Writer {
             transaction.rollback().await?;
             return Ok(false);
         }
-        transaction.execute(self.statements.keep(plan.parcels(last + 1).into_iter())).await?;
+        let parcels = plan.parcels(last + 1);
+        let is_ordered = parcels.iter().any(|(_, parcel)| parcel.order.is_some());
+        transaction.execute(self.statements.keep(parcels.into_iter())).await?;
+        if is_ordered {
+            transaction.execute(self.statements.fall_in(last + 1)).await?;
+        }
         transaction.commit().await?;
         Ok(true)
     }

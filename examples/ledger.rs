@@ -49,6 +49,9 @@ struct Options {
     /// Acknowledges payments as soon as they are stored, and has a worker pay them.
     #[arg(long)]
     inbox: bool,
+    /// How often that worker tries a payment before it is a dead letter. An attempt in which it was killed counts.
+    #[arg(long, default_value_t = 20)]
+    attempts: u32,
     /// How long a claim holds without renewal.
     #[arg(long, value_parser = milliseconds, default_value = "30000")]
     lease_ms: Duration,
@@ -92,11 +95,11 @@ async fn main() -> Result<(), Box<dyn Error>> {
     let layer = layer.endpoint("ledger")?.lease(options.lease_ms)?.in_flight_wait(options.wait_ms);
     let listener = TcpListener::bind(options.listen).await?;
     println!("listening on http://{}", listener.local_addr()?);
-    let (inbox, lease) = (options.inbox, options.lease_ms);
+    let (inbox, lease, attempts) = (options.inbox, options.lease_ms, options.attempts);
     let ledger = Arc::new(Ledger { options, books, store: store.clone() });
     let payments = Router::new().route("/webhooks", post(on_payment)).with_state(ledger.clone());
     if inbox {
-        let retries = RetryPolicy::new().first_pause(Duration::from_millis(100));
+        let retries = RetryPolicy::new().max_attempts(attempts).first_pause(Duration::from_millis(100));
         let worker = Worker::new(store, payments.clone()).lease(lease)?.retries(retries);
         tokio::spawn(worker.poll_every(Duration::from_millis(50))?.run(std::future::pending()));
     }
@@ -118,10 +121,10 @@ async fn on_payment(State(ledger): State<Arc<Ledger>>, event: WebhookEvent<Payme
     Ok(())
 }
 
-/// How many payments are acknowledged and not paid yet.
+/// How many payments are acknowledged and not paid: yet, or at all.
 async fn unfinished(State(ledger): State<Arc<Ledger>>) -> Result<Json<u64>, HandlerError> {
     let counts = ledger.store.counts().await?;
-    Ok(Json(counts.waiting + counts.running))
+    Ok(Json(counts.waiting + counts.running + counts.dead))
 }
 
 async fn balance(State(ledger): State<Arc<Ledger>>) -> Result<Json<i64>, HandlerError> {

@@ -23,7 +23,9 @@ fn receiver(site: &Site, ledger: &LedgerFile, arguments: &[&str]) -> Process {
 }
 
 fn ledger(site: &Site, arguments: &[&str]) -> Process {
-    Process::start("ledger", &[&["--inbox", "--database", &site.address], arguments].concat())
+    // An attempt in which the worker is killed counts, and here all of them are.
+    let ours = ["--inbox", "--attempts", "1000000", "--database", &site.address];
+    Process::start("ledger", &[&ours, arguments].concat())
 }
 
 async fn number(process: &Process, path: &str) -> i64 {
@@ -106,14 +108,17 @@ async fn balance_is_exact_however_often_workers_are_killed() {
     for site in Site::transactional() {
         let mut dice = Dice::new(seed);
         let pauses = ["--lease-ms", "300", "--pause-before-ms", "5", "--pause-inside-ms", "5", "--pause-after-ms", "5"];
-        let mut events = 0;
+        let (mut events, mut acknowledged_at_all) = (0, 0);
         for _ in 0..KILLS {
             let process = ledger(&site, &pauses);
-            deliver(&process, events..events + EVENTS_PER_KILL);
+            let deliveries = deliver(&process, events..events + EVENTS_PER_KILL);
             events += EVENTS_PER_KILL;
             tokio::time::sleep(Duration::from_millis(dice.below(60))).await;
             process.signal("KILL");
+            acknowledged_at_all += deliveries.join_all().await.into_iter().flatten().count();
         }
+        // Otherwise nothing was under way when they were killed.
+        assert!(acknowledged_at_all > events / 4, "{}: {acknowledged_at_all} of {events}", site.name);
         let last = ledger(&site, &["--lease-ms", "300"]);
         for event in 0..events {
             acknowledged(&last, &format!("evt_{event}")).await;
@@ -133,7 +138,7 @@ async fn acknowledged_events_are_run_however_often_workers_are_killed() {
     let mut events = 0;
     let mut deliveries = Vec::new();
     for _ in 0..KILLS_ON_REDIS {
-        let process = receiver(&site, &ledger, &["--lease", "0.3", "--handler-delay-ms", "5"]);
+        let process = receiver(&site, &ledger, &["--lease", "0.3", "--handler-delay-ms", "5", "--attempts", "1000000"]);
         deliveries.push(deliver(&process, events..events + EVENTS_PER_KILL));
         events += EVENTS_PER_KILL;
         tokio::time::sleep(Duration::from_millis(dice.below(60))).await;
@@ -144,7 +149,7 @@ async fn acknowledged_events_are_run_however_often_workers_are_killed() {
         acknowledged.extend(delivery.join_all().await.into_iter().flatten());
     }
     assert!(!acknowledged.is_empty(), "seed {seed}: some were acknowledged");
-    let _last = receiver(&site, &ledger, &["--lease", "0.3"]);
+    let _last = receiver(&site, &ledger, &["--lease", "0.3", "--attempts", "1000000"]);
     until("all are run", async || {
         let run: BTreeSet<_> = effects(&ledger).into_iter().map(|(id, _)| id).collect();
         acknowledged.is_subset(&run)

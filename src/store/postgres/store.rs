@@ -135,8 +135,7 @@ impl PostgresStore {
         let mut pauses = PAUSES.into_iter();
         loop {
             match self.shared.settles.ask(question()).await? {
-                Settled::Done(hold) => return Ok(hold),
-                Settled::Freed => return Ok(Hold::Held),
+                Settled::Done(hold) | Settled::Freed { hold, .. } => return Ok(hold),
                 Settled::Contended => {}
             }
             let Some(pause) = pauses.next() else { return held() };

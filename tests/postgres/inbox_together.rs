@@ -3,10 +3,11 @@
 use std::collections::{BTreeMap, HashSet};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 use futures_util::future::join_all;
 use tower_webhook::inbox::{Filter, Inbox, Leased, Order};
-use tower_webhook::store::{Hold, PostgresStore, Store};
+use tower_webhook::store::{Completion, Hold, PostgresStore, Store};
 
 use crate::bed::{Bed, LEASE, WEEK, eventually, key};
 use crate::inbox_desk::{KEPT, accept, accept_ordered, complete, lease, lease_one};
@@ -158,4 +159,71 @@ async fn events_that_are_held_up_behind_nothing_are_found() {
         leased.fetch_add(lease(&bed.store, 500).await.len(), Ordering::Relaxed) == 1_200
     })
     .await;
+}
+
+/// What runs of an order now, and what has run.
+#[derive(Default)]
+struct Books {
+    running: HashSet<usize>,
+    done: BTreeMap<usize, Vec<usize>>,
+}
+
+/// Leases, and completes, retries, buries or releases by turns, until `all` events are completed.
+async fn stumble(store: PostgresStore, books: Arc<Mutex<Books>>, all: usize) {
+    for turn in 0.. {
+        let done = || books.lock().expect("no panic").done.values().map(Vec::len).sum::<usize>();
+        if done() == all {
+            return;
+        }
+        let leased = lease(&store, 3).await;
+        if leased.is_empty() {
+            store.requeue(&Filter::all(), false).await.expect("requeued");
+        }
+        for (n, leased) in leased.into_iter().enumerate() {
+            let (order, number) = leased.key.id().split_once('.').expect("two numbers");
+            let (order, number): (usize, usize) = (order.parse().expect("one"), number.parse().expect("one"));
+            assert!(books.lock().expect("no panic").running.insert(order), "two of one order at once");
+            tokio::task::yield_now().await;
+            // Noted down before: afterwards somebody else may be quicker with the next one.
+            let claim = leased.claim(LEASE);
+            books.lock().expect("no panic").running.remove(&order);
+            let hold = match (turn + n) % 5 {
+                0 => store.retry(&claim, Duration::ZERO, "flaky").await,
+                1 => store.release(&leased.key, leased.token).await,
+                // Overtaken by those behind it, it would not come back in its place: only the last one of an order is.
+                2 if number == PER_ORDER - 1 => store.bury(&claim, "hopeless").await,
+                _ => {
+                    books.lock().expect("no panic").done.entry(order).or_default().push(number);
+                    store.complete(&claim, &Completion::succeeded("200 OK", WEEK)).await
+                }
+            };
+            assert_eq!(hold.expect("an answer"), Hold::Held);
+        }
+    }
+}
+
+const ORDERS: usize = 4;
+const PER_ORDER: usize = 40;
+
+/// Events arrive while others of their order end: none is left behind, and none overtakes another.
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn orders_move_on_while_events_arrive_fail_and_end() {
+    let bed = Bed::new().await;
+    let books = Arc::new(Mutex::new(Books::default()));
+    let senders = (0..ORDERS).map(|order| {
+        let store = if order % 2 == 0 { bed.store.clone() } else { bed.another() };
+        tokio::spawn(async move {
+            for n in 0..PER_ORDER {
+                accept_ordered(&store, &key(&format!("{order}.{n}")), Order::of(format!("order {order}"))).await;
+            }
+        })
+    });
+    let stores = [bed.store.clone(), bed.another(), bed.another()];
+    let workers = stores.map(|store| tokio::spawn(stumble(store, books.clone(), ORDERS * PER_ORDER)));
+    let all = senders.collect::<Vec<_>>().into_iter().chain(workers);
+    join_all(all).await.into_iter().for_each(|task| task.expect("no panic"));
+    for (order, done) in &books.lock().expect("no panic").done {
+        assert_eq!(*done, (0..PER_ORDER).collect::<Vec<_>>(), "order {order}");
+    }
+    assert_eq!(bed.count("SELECT count(*) FROM events WHERE due_at IS NOT NULL").await, 0);
 }

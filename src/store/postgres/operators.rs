@@ -57,8 +57,15 @@ impl OperatorsSql {
     }
 
     pub(super) async fn waiting(&self, pool: &PgPool, up_to: u64) -> Result<u64, Fault> {
+        let mut transaction = pool.begin().await?;
+        // Receivers ask this all the time, and the server's statistics may be old: by index, whatever they say.
+        sqlx::raw_sql("SET LOCAL enable_seqscan = off; SET LOCAL enable_bitmapscan = off")
+            .execute(&mut *transaction)
+            .await?;
         let statement = sqlx::query_scalar(AssertSqlSafe(self.waiting.clone()));
-        let waiting: i64 = statement.bind(i64::try_from(up_to).unwrap_or(i64::MAX)).fetch_one(pool).await?;
+        let waiting: i64 =
+            statement.bind(i64::try_from(up_to).unwrap_or(i64::MAX)).fetch_one(&mut *transaction).await?;
+        transaction.rollback().await?;
         Ok(waiting.unsigned_abs())
     }
 

@@ -184,7 +184,7 @@ async fn stumble(store: PostgresStore, books: Arc<Mutex<Books>>, all: usize) {
             let (order, number): (usize, usize) = (order.parse().expect("one"), number.parse().expect("one"));
             assert!(books.lock().expect("no panic").running.insert(order), "two of one order at once");
             tokio::task::yield_now().await;
-            // Noted down before: afterwards somebody else may be quicker with the next one.
+            // Before it is settled: afterwards somebody else may be quicker with the next one.
             let claim = leased.claim(LEASE);
             books.lock().expect("no panic").running.remove(&order);
             let hold = match (turn + n) % 5 {

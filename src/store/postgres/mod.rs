@@ -27,7 +27,8 @@
 //! [`SCHEMA_SQL`] is the default one; [`PostgresStore::schema_sql`] is the same under the configured name, for teams that run
 //! their own migrations. Rows are kept until their retention is over, and deleted in small batches some time later. A claim
 //! that was given back is kept for a day, so that attempts are counted. A row whose claim lapsed and that nobody came back
-//! to stays: it is an event whose outcome nobody knows.
+//! to stays: it is an event whose outcome nobody knows. A role that did not create it needs `SELECT`, `INSERT`, `UPDATE` and `DELETE` on
+//! the table and, for the inbox, `USAGE` on its sequence.
 //!
 //! # The inbox
 //!

@@ -65,7 +65,7 @@ impl PostgresStore {
         PostgresStoreBuilder::new(pool)
     }
 
-    /// Creates the table and its index if they are missing; harmless otherwise, and when several instances do it at once.
+    /// Creates the table, its sequence and its indexes if they are missing; harmless otherwise, and when several instances do it at once.
     ///
     /// # Errors
     ///

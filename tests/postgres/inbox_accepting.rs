@@ -79,7 +79,8 @@ async fn acceptance_whose_caller_left_is_queued() {
     assert!(accepting.await.expect_err("aborted").is_cancelled());
     proxy.set(Weather::Fair);
     // Whatever was to be undone would be asked for before this.
-    let _ = bed.store.renew(&bed.claim(&key, ClaimToken::random())).await.expect("an answer");
+    let renewed = bed.store.renew(&bed.claim(&key, ClaimToken::random())).await;
+    assert_eq!(renewed.expect("an answer"), Hold::Lost);
     assert_eq!(direct.state(&key).await.as_deref(), Some("accepted"));
     assert_eq!(accept(&bed.store, &key).await, ACCEPTED);
 }

@@ -27,7 +27,7 @@ async fn accepted_events_survive_a_kill_right_after_the_answer() {
     assert_eq!(leased, keys.into_iter().collect());
 }
 
-/// A lease need not survive; the event does, under nobody's token but the one that it is leased by next.
+/// No acknowledgement without a row; a row without an acknowledgement is the sender's to find accepted.
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn server_killed_during_acceptances_has_every_event_that_was_acknowledged() {
     let mut server = PostgresServer::start();

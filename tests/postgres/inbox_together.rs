@@ -1,13 +1,15 @@
 //! Several instances on one table are one inbox.
 
 use std::collections::{BTreeMap, HashSet};
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 use futures_util::future::join_all;
 use tower_webhook::inbox::{Filter, Inbox, Leased, Order};
-use tower_webhook::store::PostgresStore;
+use tower_webhook::store::{Completion, Hold, PostgresStore, Store};
 
-use crate::bed::{Bed, LEASE, key};
+use crate::bed::{Bed, LEASE, WEEK, eventually, key};
 use crate::inbox_desk::{KEPT, accept, accept_ordered, complete, lease, lease_one};
 
 /// Leases and completes until nothing is left; `note` is told before each completion.
@@ -102,10 +104,7 @@ async fn operators_do_not_wait_for_what_somebody_holds() {
         assert_eq!(accept(&bed.store, &key(id)).await, KEPT);
     }
     for leased in lease(&bed.store, 10).await {
-        assert_eq!(
-            bed.store.bury(&leased.claim(LEASE), "hopeless").await.expect("buried"),
-            tower_webhook::store::Hold::Held
-        );
+        assert_eq!(bed.store.bury(&leased.claim(LEASE), "hopeless").await.expect("buried"), Hold::Held);
     }
     let mut theirs = crate::bed::shared().connect().await;
     let hold = bed.about(&format!("BEGIN; SELECT key FROM events WHERE key = '{}' FOR UPDATE", key("held").as_str()));
@@ -115,4 +114,116 @@ async fn operators_do_not_wait_for_what_somebody_holds() {
     assert_eq!(bed.store.forget(&Filter::all()).await.expect("forgotten"), 1);
     crate::bed::run_on(&mut theirs, "ROLLBACK".to_owned()).await;
     assert_eq!(bed.store.requeue(&Filter::all(), false).await.expect("requeued"), 1);
+}
+
+/// A line of waiting events costs the others nothing, and moves on whatever ends its first one.
+#[tokio::test]
+async fn events_that_are_held_up_are_not_looked_at_until_their_turn() {
+    let bed = Bed::new().await;
+    for id in ["a", "b", "c", "d", "e"] {
+        accept_ordered(&bed.store, &key(id), Order::of("order")).await;
+    }
+    let held_up = "SELECT count(*) FROM events WHERE due_at = 'infinity'";
+    assert_eq!(bed.count(held_up).await, 4);
+    let first = lease_one(&bed.store).await;
+    complete(&bed.store, &first).await;
+    assert_eq!(bed.count(held_up).await, 3);
+    let second = lease_one(&bed.store).await;
+    assert_eq!(bed.store.bury(&second.claim(LEASE), "hopeless").await.expect("buried"), Hold::Held);
+    assert_eq!(bed.store.discard(&Filter::one(key("c")), WEEK).await.expect("discarded"), 1);
+    let fourth = lease_one(&bed.store).await;
+    assert_eq!(fourth.key, key("d"));
+    // By a handler's transaction: the machine asks what came of it.
+    let completed =
+        bed.about("UPDATE events SET state = 'completed', due_at = NULL, expires_at = now() WHERE state = 'running'");
+    sqlx::query(sqlx::AssertSqlSafe(completed)).execute(&bed.pool).await.expect("completed");
+    assert_eq!(bed.store.release(&fourth.key, fourth.token).await.expect("an answer"), Hold::Lost);
+    assert_eq!(lease_one(&bed.store).await.key, key("e"));
+    assert_eq!(bed.count(held_up).await, 0);
+}
+
+/// Whoever was to let them go on has crashed.
+#[tokio::test]
+async fn events_that_are_held_up_behind_nothing_are_found() {
+    let bed = Bed::new().await;
+    // More orders than are looked at in one go.
+    bed.run(
+        "INSERT INTO events (key, state, token, lease_until, received_at, attempts, fingerprint, arrival, endpoint, due_at,
+                             head, body, order_key)
+         SELECT '1.0:a//' || n, 'accepted', '', now(), now(), 0, 0, n, 'a', 'infinity', '', '', 'order ' || n
+           FROM generate_series(1, 1200) n",
+    )
+    .await;
+    let leased = AtomicUsize::new(0);
+    eventually("all are leased", async || {
+        leased.fetch_add(lease(&bed.store, 500).await.len(), Ordering::Relaxed) == 1_200
+    })
+    .await;
+}
+
+/// What runs of an order now, and what has run.
+#[derive(Default)]
+struct Books {
+    running: HashSet<usize>,
+    done: BTreeMap<usize, Vec<usize>>,
+}
+
+/// Leases, and completes, retries, buries or releases by turns, until `all` events are completed.
+async fn stumble(store: PostgresStore, books: Arc<Mutex<Books>>, all: usize) {
+    for turn in 0.. {
+        let done = || books.lock().expect("no panic").done.values().map(Vec::len).sum::<usize>();
+        if done() == all {
+            return;
+        }
+        let leased = lease(&store, 3).await;
+        if leased.is_empty() {
+            store.requeue(&Filter::all(), false).await.expect("requeued");
+        }
+        for (n, leased) in leased.into_iter().enumerate() {
+            let (order, number) = leased.key.id().split_once('.').expect("two numbers");
+            let (order, number): (usize, usize) = (order.parse().expect("one"), number.parse().expect("one"));
+            assert!(books.lock().expect("no panic").running.insert(order), "two of one order at once");
+            tokio::task::yield_now().await;
+            // Before it is settled: afterwards somebody else may be quicker with the next one.
+            let claim = leased.claim(LEASE);
+            books.lock().expect("no panic").running.remove(&order);
+            let hold = match (turn + n) % 5 {
+                0 => store.retry(&claim, Duration::ZERO, "flaky").await,
+                1 => store.release(&leased.key, leased.token).await,
+                // Overtaken by those behind it, it would not come back in its place: only the last one of an order is.
+                2 if number == PER_ORDER - 1 => store.bury(&claim, "hopeless").await,
+                _ => {
+                    books.lock().expect("no panic").done.entry(order).or_default().push(number);
+                    store.complete(&claim, &Completion::succeeded("200 OK", WEEK)).await
+                }
+            };
+            assert_eq!(hold.expect("an answer"), Hold::Held);
+        }
+    }
+}
+
+const ORDERS: usize = 4;
+const PER_ORDER: usize = 40;
+
+/// Events arrive while others of their order end: none is left behind, and none overtakes another.
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn orders_move_on_while_events_arrive_fail_and_end() {
+    let bed = Bed::new().await;
+    let books = Arc::new(Mutex::new(Books::default()));
+    let senders = (0..ORDERS).map(|order| {
+        let store = if order % 2 == 0 { bed.store.clone() } else { bed.another() };
+        tokio::spawn(async move {
+            for n in 0..PER_ORDER {
+                accept_ordered(&store, &key(&format!("{order}.{n}")), Order::of(format!("order {order}"))).await;
+            }
+        })
+    });
+    let stores = [bed.store.clone(), bed.another(), bed.another()];
+    let workers = stores.map(|store| tokio::spawn(stumble(store, books.clone(), ORDERS * PER_ORDER)));
+    let all = senders.collect::<Vec<_>>().into_iter().chain(workers);
+    join_all(all).await.into_iter().for_each(|task| task.expect("no panic"));
+    for (order, done) in &books.lock().expect("no panic").done {
+        assert_eq!(*done, (0..PER_ORDER).collect::<Vec<_>>(), "order {order}");
+    }
+    assert_eq!(bed.count("SELECT count(*) FROM events WHERE due_at IS NOT NULL").await, 0);
 }

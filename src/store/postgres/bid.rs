@@ -30,7 +30,7 @@ pub(super) enum Bidden {
     Fresh {
         attempt: u32,
         /// When the lease ends: tells the claim from a later one under the same token. Not there if another question of the same
-        /// batch was answered by the same claim.
+        /// batch was answered by the same claim; of no use for what is kept for a worker.
         fence: Option<i64>,
     },
     /// Another transaction has the row in hand, or had it a moment ago. To be asked again.
@@ -44,6 +44,7 @@ pub(super) enum Bidden {
 pub(super) enum Said {
     Fresh {
         attempt: u32,
+        /// Of what is kept for a worker: whether it is held up behind another event of its order.
         fence: i64,
     },
     Running {

@@ -7,6 +7,7 @@ use super::bell::Bell;
 use super::bid::{Bid, Bidden, ClaimSheet, Said, TakeoverSheet};
 use super::fault::{Fault, Remedy};
 use super::lane::Lane;
+use super::promotion::Promotion;
 use super::schema::Statements;
 use super::settles::Settles;
 use crate::store::group::{Answers, Engine, Group};
@@ -25,6 +26,7 @@ pub(super) struct Claims {
     lane: Lane,
     inline: Verbs,
     kept: Verbs,
+    promotion: Promotion,
     settles: Group<Settles>,
     bell: Bell,
 }
@@ -48,6 +50,7 @@ impl Claims {
             lane: Lane::new("tower-webhook claims", pool, deadline, LOCK_TIMEOUT),
             inline: Verbs { claim: ClaimSheet::inline(claim), takeover: TakeoverSheet::inline(takeover) },
             kept: Verbs { claim: ClaimSheet::kept(accept), takeover: TakeoverSheet::kept(accept_takeover) },
+            promotion: Promotion::new(statements),
             settles,
             bell,
         }
@@ -61,6 +64,8 @@ impl Claims {
             let is_kept = asked.first().is_some_and(|bid| bid.kept().is_some());
             let answers = self.ask_part(if is_kept { &self.kept } else { &self.inline }, &asked, until).await;
             if is_kept && answers.iter().any(|said| matches!(said, Ok(Said::Fresh { .. }))) {
+                // What held them up may have ended meanwhile.
+                self.promotion.run(&self.lane, &held_up(&asked, &answers), until).await;
                 self.bell.ring();
             }
             for (at, answer) in part.into_iter().zip(answers) {
@@ -145,6 +150,12 @@ fn parts(bids: &[&Bid]) -> Vec<Vec<usize>> {
     }
     kept.extend((!inline.is_empty()).then_some(inline));
     kept
+}
+
+/// The orders of those that were put in behind others.
+fn held_up<'a>(bids: &[&'a Bid], said: &[Result<Said, Fault>]) -> Vec<&'a str> {
+    let held_up = bids.iter().zip(said).filter(|(_, said)| matches!(said, Ok(Said::Fresh { fence: 1, .. })));
+    held_up.filter_map(|(bid, _)| bid.kept()?.order_key.as_deref()).collect()
 }
 
 /// That somebody's transaction is inserting the key is an answer, too.

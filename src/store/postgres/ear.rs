@@ -6,9 +6,16 @@ use sqlx::{AssertSqlSafe, PgPool};
 use tokio::runtime::Handle;
 use tokio::sync::Notify;
 use tokio::task::AbortHandle;
+use tokio::time::timeout;
 
 /// Before it is listened again, on another connection.
 const PAUSE: Duration = Duration::from_secs(1);
+
+/// After so long a silence it is asked whether the connection is still there: some are dropped without a word.
+const SILENCE: Duration = Duration::from_secs(60);
+
+/// For the answer to that.
+const DEADLINE: Duration = Duration::from_secs(5);
 
 /// Listens for what is rung elsewhere, on a connection of its own: from when it is first asked to, until it is dropped.
 pub(super) struct Ear {
@@ -63,8 +70,15 @@ async fn listen(pool: &PgPool, sql: &Arc<str>, heard: &Notify) -> Result<(), sql
     listener.listen(&channel).await?;
     // What was rung before.
     heard.notify_waiters();
-    while listener.try_recv().await?.is_some() {
-        heard.notify_waiters();
+    loop {
+        match timeout(SILENCE, listener.try_recv()).await {
+            Ok(Ok(Some(_))) => heard.notify_waiters(),
+            Ok(Ok(None)) => return Ok(()),
+            Ok(Err(error)) => return Err(error),
+            Err(_) => match timeout(DEADLINE, sqlx::query("SELECT 1").execute(&mut listener)).await {
+                Ok(answered) => _ = answered?,
+                Err(_) => return Ok(()),
+            },
+        }
     }
-    Ok(())
 }

@@ -2,6 +2,8 @@ use std::time::Duration;
 
 use super::PostgresStore;
 use super::leases::Wanted;
+use super::operators::Changed;
+use super::promotion::Promotion;
 use super::settle::Settle;
 use super::store::locked;
 use crate::EventKey;
@@ -52,15 +54,12 @@ impl Inbox for PostgresStore {
     async fn requeue(&self, filter: &Filter, completed_too: bool) -> Result<u64, StoreError> {
         let states = requeued(completed_too);
         let requeued = self.shared.statements.operators.requeue(&self.shared.pool, filter, states).await?;
-        self.ring_if(requeued > 0);
-        Ok(requeued)
+        Ok(self.let_go_on(requeued).await)
     }
 
     async fn discard(&self, filter: &Filter, retention: Duration) -> Result<u64, StoreError> {
         let discarded = self.shared.statements.operators.discard(&self.shared.pool, filter, retention).await?;
-        // What was behind them in their orders may be due now.
-        self.ring_if(discarded > 0);
-        Ok(discarded)
+        Ok(self.let_go_on(discarded).await)
     }
 
     async fn forget(&self, filter: &Filter) -> Result<u64, StoreError> {
@@ -73,9 +72,12 @@ impl Inbox for PostgresStore {
 }
 
 impl PostgresStore {
-    fn ring_if(&self, due: bool) {
-        if due {
+    /// Lets those go on that may be due now: what was changed, or what was behind it. How many events were changed.
+    async fn let_go_on(&self, changed: Changed) -> u64 {
+        if changed.events > 0 {
+            Promotion::new(&self.shared.statements).run_over(&self.shared.pool, &changed.orders).await;
             self.shared.bell.ring();
         }
+        changed.events
     }
 }

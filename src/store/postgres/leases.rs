@@ -6,6 +6,7 @@ use sqlx::query::Query;
 use sqlx::{AssertSqlSafe, PgPool, Row as _};
 
 use super::fault::Fault;
+use super::held_up::HeldUp;
 use super::lane::Lane;
 use super::parcel;
 use super::schema::Statements;
@@ -35,6 +36,7 @@ pub(super) struct Leases {
     lane: Lane,
     sql: Arc<str>,
     settles: Group<Settles>,
+    held_up: HeldUp,
 }
 
 /// What a worker asks for.
@@ -73,11 +75,12 @@ impl Wanted {
 impl Leases {
     pub(super) fn new(pool: PgPool, deadline: Duration, statements: &Statements, settles: Group<Settles>) -> Self {
         let lane = Lane::new("tower-webhook leases", pool, deadline, LOCK_TIMEOUT).with(SETTINGS);
-        Self { lane, sql: statements.lease.clone(), settles }
+        Self { lane, sql: statements.lease.clone(), settles, held_up: HeldUp::new(statements) }
     }
 
     async fn lease(&self, wanted: &Wanted) -> Result<Vec<Leased>, Fault> {
         let until = self.lane.until();
+        self.held_up.look(&self.lane, until).await;
         let tokens: Vec<_> = (0..wanted.limit).map(|_| ClaimToken::random()).collect();
         let mut retries = 0;
         loop {

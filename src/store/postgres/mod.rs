@@ -2,9 +2,7 @@
 //!
 //! Every claim, renewal, completion and release is committed before it is answered, as durably as the server's
 //! `synchronous_commit` says. Concurrent ones share a statement, a commit and a flush to disk: while one batch is under way
-//! the next one gathers, and nothing waits for a timer. Claims have two connections of their own, and everything that settles
-//! them has one, made with the pool's options but not taken from the pool: three in all for each store, however
-//! busy it is. The pool itself serves [`migrate`](PostgresStore::migrate) and [`purge`](PostgresStore::purge).
+//! the next one gathers, and nothing waits for a timer.
 //!
 //! A row that somebody's transaction holds delays nobody: no statement of this store waits for it. So a handler can put its
 //! completion into its own transaction; what it holds counts as in flight until it ends.
@@ -29,7 +27,43 @@
 //! [`SCHEMA_SQL`] is the default one; [`PostgresStore::schema_sql`] is the same under the configured name, for teams that run
 //! their own migrations. Rows are kept until their retention is over, and deleted in small batches some time later. A claim
 //! that was given back is kept for a day, so that attempts are counted. A row whose claim lapsed and that nobody came back
-//! to stays: it is an event whose outcome nobody knows.
+//! to stays: it is an event whose outcome nobody knows. A role that did not create it needs `SELECT`, `INSERT`, `UPDATE` and `DELETE` on
+//! the table and, for the inbox, `USAGE` on its sequence.
+//!
+//! # The inbox
+//!
+//! An event that is [accepted](crate::inbox::Inbox::accept) is a row of the same table, with the request in it, and committed
+//! before the sender is answered. A worker's lease is a running claim like any other, so
+//! [`complete_in`](crate::WebhookEvent::complete_in) works from a worker, too. Rows that are claimed inline have none of the inbox's
+//! columns, and are in none of its indexes.
+//!
+//! - Leases are taken `FOR UPDATE SKIP LOCKED`, in the order of an index of what is due: what one costs does not depend on how many
+//!   events are waiting. Only those cost it a look that are due, and that the worker leaves out because too many of their kind
+//!   run already.
+//! - A lease alone need not be on disk. If the server crashes it may forget the last ones; the events are leased again, and the
+//!   tokens of the forgotten leases can complete nothing.
+//! - Workers of all instances are woken by `NOTIFY`, sent after the commit and from a connection of its own: inside of the transaction
+//!   it would have all commits of the database wait for each other. One that is lost costs its event a worker's
+//!   [poll interval](crate::Worker::poll_every).
+//! - Of one [order](crate::inbox::Order), a unique index lets one event run at a time. Those behind it are out of the index of what is due until
+//!   their turn. Orders longer than 1,024 bytes are written as their beginning and their hash.
+//! - Dead letters are kept until somebody decides. Of an order with sequences, the highest one that was completed is kept for
+//!   good: a small row for each, in the state `applied`, from when the last of its events is deleted.
+//!
+//! # Connections
+//!
+//! They are made with the pool's options but not taken from the pool, when they are first needed, and are as many however busy the
+//! store is:
+//!
+//! | for | connections |
+//! |---|---|
+//! | claims and accepted events | 2 |
+//! | renewals, completions and whatever else ends a claim | 1 |
+//! | waking workers, where events are accepted or put back | 1 |
+//! | leases, where a worker runs | 1 |
+//! | being woken, where a worker runs | 1 |
+//!
+//! The pool itself serves [`migrate`](PostgresStore::migrate), [`purge`](PostgresStore::purge), and what operators ask.
 //!
 //! # What it needs
 //!
@@ -43,11 +77,13 @@ mod builder;
 mod claims;
 mod ear;
 mod fault;
+mod held_up;
 mod inbox;
 mod lane;
 mod leases;
 mod operators;
 mod parcel;
+mod promotion;
 mod purge;
 mod schema;
 mod settle;

@@ -23,6 +23,13 @@ pub(super) struct OperatorsSql {
     counts: Arc<str>,
 }
 
+/// What an operator has changed.
+pub(super) struct Changed {
+    pub(super) events: u64,
+    /// The orders of those events.
+    pub(super) orders: Vec<String>,
+}
+
 /// A statement about some events: what is before and what is after it is said which. Written anew for every question, so that
 /// its plan is made for the conditions that there are.
 #[derive(Clone)]
@@ -50,8 +57,15 @@ impl OperatorsSql {
     }
 
     pub(super) async fn waiting(&self, pool: &PgPool, up_to: u64) -> Result<u64, Fault> {
+        let mut transaction = pool.begin().await?;
+        // Receivers ask this all the time, and the server's statistics may be old: by index, whatever they say.
+        sqlx::raw_sql("SET LOCAL enable_seqscan = off; SET LOCAL enable_bitmapscan = off")
+            .execute(&mut *transaction)
+            .await?;
         let statement = sqlx::query_scalar(AssertSqlSafe(self.waiting.clone()));
-        let waiting: i64 = statement.bind(i64::try_from(up_to).unwrap_or(i64::MAX)).fetch_one(pool).await?;
+        let waiting: i64 =
+            statement.bind(i64::try_from(up_to).unwrap_or(i64::MAX)).fetch_one(&mut *transaction).await?;
+        transaction.rollback().await?;
         Ok(waiting.unsigned_abs())
     }
 
@@ -71,19 +85,28 @@ impl OperatorsSql {
         Ok(row.as_ref().map(whole).transpose()?)
     }
 
-    pub(super) async fn requeue(&self, pool: &PgPool, filter: &Filter, states: &[EventState]) -> Result<u64, Fault> {
-        self.requeue.run(pool, filter, states, PgArguments::default()).await
+    pub(super) async fn requeue(
+        &self,
+        pool: &PgPool,
+        filter: &Filter,
+        states: &[EventState],
+    ) -> Result<Changed, Fault> {
+        let statement = self.requeue.of(filter, states, PgArguments::default());
+        self.requeue.change(pool, statement).await
     }
 
-    pub(super) async fn discard(&self, pool: &PgPool, filter: &Filter, retention: Duration) -> Result<u64, Fault> {
+    pub(super) async fn discard(&self, pool: &PgPool, filter: &Filter, retention: Duration) -> Result<Changed, Fault> {
         let mut arguments = PgArguments::default();
         arguments.add(milliseconds(retention)).map_err(sqlx::Error::Encode)?;
-        self.discard.run(pool, filter, &[EventState::Waiting, EventState::Dead], arguments).await
+        let statement = self.discard.of(filter, &[EventState::Waiting, EventState::Dead], arguments);
+        self.discard.change(pool, statement).await
     }
 
     pub(super) async fn forget(&self, pool: &PgPool, filter: &Filter) -> Result<u64, Fault> {
         let states = [EventState::Completed, EventState::Dead];
-        self.forget.run(pool, filter, &states, PgArguments::default()).await
+        let mut statement = self.forget.of(filter, &states, PgArguments::default());
+        statement.push(&*self.forget.after);
+        Ok(statement.build().persistent(false).execute(pool).await?.rows_affected())
     }
 
     pub(super) async fn counts(&self, pool: &PgPool) -> Result<InboxCounts, Fault> {
@@ -102,17 +125,10 @@ impl OperatorsSql {
 }
 
 impl Which {
-    /// How many events it changed, of those in one of `states`.
-    async fn run(
-        &self,
-        pool: &PgPool,
-        filter: &Filter,
-        states: &[EventState],
-        arguments: PgArguments,
-    ) -> Result<u64, Fault> {
-        let mut statement = self.of(filter, states, arguments);
+    async fn change(&self, pool: &PgPool, mut statement: QueryBuilder<Postgres>) -> Result<Changed, Fault> {
         statement.push(&*self.after);
-        Ok(statement.build().persistent(false).execute(pool).await?.rows_affected())
+        let row = statement.build().persistent(false).fetch_one(pool).await?;
+        Ok(Changed { events: row.try_get::<i64, _>(0)?.unsigned_abs(), orders: row.try_get(1)? })
     }
 
     /// The statement up to its conditions, for events in one of `states`.

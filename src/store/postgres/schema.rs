@@ -25,6 +25,8 @@ const PURGE_SQL: &str = include_str!("sql/purge.sql");
 const ACCEPT_SQL: &str = include_str!("sql/accept.sql");
 const ACCEPT_TAKEOVER_SQL: &str = include_str!("sql/accept_takeover.sql");
 const LEASE_SQL: &str = include_str!("sql/lease.sql");
+const PROMOTE_SQL: &str = include_str!("sql/promote.sql");
+const HELD_UP_SQL: &str = include_str!("sql/held_up.sql");
 const NOTIFY_SQL: &str = include_str!("sql/notify.sql");
 const CHANNEL_SQL: &str = include_str!("sql/channel.sql");
 
@@ -45,6 +47,8 @@ pub(super) struct Statements {
     pub(super) accept: Arc<str>,
     pub(super) accept_takeover: Arc<str>,
     pub(super) lease: Arc<str>,
+    pub(super) promote: Arc<str>,
+    pub(super) held_up: Arc<str>,
     pub(super) notify: Arc<str>,
     pub(super) channel: Arc<str>,
     pub(super) operators: OperatorsSql,
@@ -64,6 +68,8 @@ impl Statements {
             accept: render(ACCEPT_SQL),
             accept_takeover: render(ACCEPT_TAKEOVER_SQL),
             lease: render(LEASE_SQL),
+            promote: render(PROMOTE_SQL),
+            held_up: render(HELD_UP_SQL),
             notify: render(NOTIFY_SQL),
             channel: render(CHANNEL_SQL),
             operators: OperatorsSql::about(&table),

@@ -29,11 +29,14 @@ pub(super) struct Settle {
 }
 
 /// How it was answered.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub(super) enum Settled {
     Done(Hold),
-    /// It is done, and an event of the inbox may be due now.
-    Freed,
+    /// An event of the inbox may be due now: this one, or the next one of the order that it has left.
+    Freed {
+        hold: Hold,
+        leaves: Option<Box<str>>,
+    },
     /// The claim is the token's, and another transaction has the row in hand. To be asked again.
     Contended,
 }
@@ -146,8 +149,8 @@ impl Sheet for SettleSheet {
     fn read(&self, settles: &[&Settle], answer: &[PgRow]) -> Result<Vec<Settled>, sqlx::Error> {
         let mut said = vec![Settled::Contended; settles.len()];
         for row in answer {
-            let rings: Option<bool> = row.try_get(1)?;
-            *place(&mut said, row)? = if rings == Some(true) { Settled::Freed } else { Settled::Done(Hold::Held) };
+            let is_due: Option<bool> = row.try_get(1)?;
+            *place(&mut said, row)? = freed(Hold::Held, is_due == Some(true), row.try_get(2)?);
         }
         Ok(said)
     }
@@ -170,8 +173,19 @@ impl Sheet for LookSheet {
         let mut said: Vec<_> = settles.iter().map(|settle| (*settle, Settled::Done(Hold::Lost))).collect();
         for row in answer {
             let (settle, settled) = place(&mut said, row)?;
-            *settled = settle.judge(row.try_get(1)?, row.try_get(2)?, row.try_get(3)?);
+            *settled = match settle.judge(row.try_get(1)?, row.try_get(2)?, row.try_get(3)?) {
+                // A handler's own transaction may have completed it, and only now is anybody told.
+                Settled::Done(hold) => freed(hold, false, row.try_get(4)?),
+                settled => settled,
+            };
         }
         Ok(said.into_iter().map(|(_, settled)| settled).collect())
+    }
+}
+
+fn freed(hold: Hold, is_due: bool, leaves: Option<String>) -> Settled {
+    match leaves.map(Into::into) {
+        None if !is_due => Settled::Done(hold),
+        leaves => Settled::Freed { hold, leaves },
     }
 }

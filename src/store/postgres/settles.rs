@@ -7,6 +7,7 @@ use tokio::time::Instant;
 use super::bell::Bell;
 use super::fault::Fault;
 use super::lane::Lane;
+use super::promotion::Promotion;
 use super::schema::Statements;
 use super::settle::{LookSheet, Settle, SettleSheet, Settled};
 use crate::EventKey;
@@ -21,6 +22,7 @@ pub(super) struct Settles {
     bell: Bell,
     settle: SettleSheet,
     look: LookSheet,
+    promotion: Promotion,
 }
 
 impl Settles {
@@ -30,24 +32,34 @@ impl Settles {
             bell,
             settle: SettleSheet(statements.settle.clone()),
             look: LookSheet(statements.look.clone()),
+            promotion: Promotion::new(statements),
         }
     }
 
     /// What becomes of settlements of different keys. One statement settles them; another looks why it did not.
     async fn ask(&self, settles: &[&Settle], until: Instant) -> Vec<Result<Settled, Fault>> {
         let mut said = self.lane.ask(&self.settle, settles, until).await;
-        if said.iter().any(|said| matches!(said, Ok(Settled::Freed))) {
-            self.bell.ring();
-        }
         let open: Vec<usize> = (0..settles.len()).filter(|at| matches!(said[*at], Ok(Settled::Contended))).collect();
-        if open.is_empty() {
-            return said;
+        if !open.is_empty() {
+            let to_see: Vec<&Settle> = open.iter().map(|at| settles[*at]).collect();
+            for (at, seen) in open.into_iter().zip(self.lane.ask(&self.look, &to_see, until).await) {
+                said[at] = seen;
+            }
         }
-        let to_see: Vec<&Settle> = open.iter().map(|at| settles[*at]).collect();
-        for (at, seen) in open.into_iter().zip(self.lane.ask(&self.look, &to_see, until).await) {
-            said[at] = seen;
-        }
+        self.let_go_on(&said, until).await;
         said
+    }
+
+    /// Lets the next events go on, and tells workers.
+    async fn let_go_on(&self, said: &[Result<Settled, Fault>], until: Instant) {
+        let mut freed = said.iter().filter_map(|said| match said {
+            Ok(Settled::Freed { leaves, .. }) => Some(leaves.as_deref()),
+            _ => None,
+        });
+        let Some(first) = freed.next() else { return };
+        let orders: Vec<&str> = first.into_iter().chain(freed.flatten()).collect();
+        self.promotion.run(&self.lane, &orders, until).await;
+        self.bell.ring();
     }
 }
 

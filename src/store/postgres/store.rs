@@ -65,7 +65,7 @@ impl PostgresStore {
         PostgresStoreBuilder::new(pool)
     }
 
-    /// Creates the table and its index if they are missing; harmless otherwise, and when several instances do it at once.
+    /// Creates the table, its sequence and its indexes if they are missing; harmless otherwise, and when several instances do it at once.
     ///
     /// # Errors
     ///
@@ -135,8 +135,7 @@ impl PostgresStore {
         let mut pauses = PAUSES.into_iter();
         loop {
             match self.shared.settles.ask(question()).await? {
-                Settled::Done(hold) => return Ok(hold),
-                Settled::Freed => return Ok(Hold::Held),
+                Settled::Done(hold) | Settled::Freed { hold, .. } => return Ok(hold),
                 Settled::Contended => {}
             }
             let Some(pause) = pauses.next() else { return held() };

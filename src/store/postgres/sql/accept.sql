@@ -16,13 +16,19 @@ inserted AS (
     INSERT INTO webhook_events (key, event_type, state, token, lease_until, received_at, attempts, fingerprint,
                                 arrival, endpoint, due_at, head, body, order_key, sequence)
     SELECT key, event_type, 'accepted', token, now(), timestamptz 'epoch' + received * interval '1 millisecond', 0,
-           fingerprint, nextval('webhook_events_arrivals'), endpoint, now(), head, body, order_key, sequence
+           fingerprint, nextval('webhook_events_arrivals'), endpoint,
+           -- Held up, so that no lease has to pass over it, however many there are.
+           CASE WHEN order_key IS NOT NULL
+                 AND EXISTS (SELECT FROM webhook_events o
+                              WHERE o.order_key = asked.order_key COLLATE "C" AND o.due_at IS NOT NULL)
+                THEN 'infinity' ELSE now() END,
+           head, body, order_key, sequence
       FROM asked
      WHERE seen IS NULL
     ON CONFLICT (key) DO NOTHING
-    RETURNING key
+    RETURNING key, due_at
 )
-SELECT key, 'fresh' AS state, NULL::bytea AS holder, NULL::bigint AS known, 0::bigint AS fence
+SELECT key, 'fresh' AS state, NULL::bytea AS holder, NULL::bigint AS known, (due_at = 'infinity')::int::bigint AS held_up
   FROM inserted
 UNION ALL
 SELECT key, CASE WHEN free THEN 'free' WHEN state = 'running' AND arrived IS NOT NULL THEN 'accepted' ELSE state END,

@@ -25,8 +25,12 @@ UPDATE webhook_events e
        summary = NULL,
        fingerprint = l.fingerprint,
        expires_at = NULL,
-       arrival = nextval('webhook_events_arrivals'), endpoint = l.endpoint, due_at = now(), started_at = NULL,
+       arrival = nextval('webhook_events_arrivals'), endpoint = l.endpoint, started_at = NULL,
+       due_at = CASE WHEN l.order_key IS NOT NULL
+                      AND EXISTS (SELECT FROM webhook_events o
+                                   WHERE o.order_key = l.order_key COLLATE "C" AND o.due_at IS NOT NULL)
+                     THEN 'infinity' ELSE now() END,
        head = l.head, body = l.body, order_key = l.order_key, sequence = l.sequence, failures = NULL
   FROM locked l
  WHERE e.ctid = l.place
-RETURNING l.n, e.attempts, 0::bigint AS fence
+RETURNING l.n, e.attempts, (e.due_at = 'infinity')::int::bigint AS held_up

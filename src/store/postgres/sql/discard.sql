@@ -1,4 +1,8 @@
-UPDATE webhook_events
-   SET state = 'completed', due_at = NULL, processed_at = now(), summary = 'discarded by an operator',
-       expires_at = now() + $1::bigint * interval '1 millisecond'
- WHERE ctid = ANY (ARRAY(SELECT ctid FROM webhook_events /* which */ FOR NO KEY UPDATE SKIP LOCKED))
+WITH changed AS (
+    UPDATE webhook_events
+       SET state = 'completed', due_at = NULL, processed_at = now(), summary = 'discarded by an operator',
+           expires_at = now() + $1::bigint * interval '1 millisecond'
+     WHERE ctid = ANY (ARRAY(SELECT ctid FROM webhook_events /* which */ FOR NO KEY UPDATE SKIP LOCKED))
+    RETURNING order_key
+)
+SELECT count(*), coalesce(array_agg(DISTINCT order_key) FILTER (WHERE order_key IS NOT NULL), '{}') FROM changed

@@ -3,10 +3,15 @@ WITH chosen AS MATERIALIZED (
 ),
 numbered AS MATERIALIZED (
     SELECT place, nextval('webhook_events_arrivals') AS arrival FROM (SELECT place FROM chosen ORDER BY arrival) sorted
-)
+),
 -- Under nobody's token: whoever gave it up must not be taken for the one that puts it back.
-UPDATE webhook_events e
-   SET state = 'accepted', token = uuid_send(gen_random_uuid()), arrival = n.arrival, due_at = now(), attempts = 0,
-       processed_at = NULL, summary = NULL, expires_at = NULL
-  FROM numbered n
- WHERE e.ctid = n.place
+changed AS (
+    UPDATE webhook_events e
+       SET state = 'accepted', token = uuid_send(gen_random_uuid()), arrival = n.arrival, lease_until = now(),
+           due_at = CASE WHEN e.order_key IS NULL THEN now() ELSE 'infinity' END, attempts = 0,
+           processed_at = NULL, summary = NULL, expires_at = NULL
+      FROM numbered n
+     WHERE e.ctid = n.place
+    RETURNING e.order_key
+)
+SELECT count(*), coalesce(array_agg(DISTINCT order_key) FILTER (WHERE order_key IS NOT NULL), '{}') FROM changed

@@ -6,6 +6,7 @@ CREATE TABLE IF NOT EXISTS webhook_events (
     state        text NOT NULL,
     -- 16 bytes: who holds the claim, or completed it
     token        bytea NOT NULL,
+    -- when the lease ends; while it waits in an inbox, since when it has been waiting
     lease_until  timestamptz NOT NULL,
     -- when it was first claimed; of an inbox, when the delivery was received, on the receiver's clock and in milliseconds
     received_at  timestamptz NOT NULL,
@@ -18,7 +19,8 @@ CREATE TABLE IF NOT EXISTS webhook_events (
     -- All of the following is there for events of an inbox only. The number in the order of arrival, which tells them from others:
     arrival      bigint,
     endpoint     text,
-    -- from when a worker may lease it: while it waits, when it is due; while it runs, when its lease ends; then never
+    -- from when a worker may lease it: while it waits, when it is due, and infinity if it is held up behind another event of its
+    -- order; while it runs, when its lease ends; then never
     due_at       timestamptz,
     -- when it was last leased
     started_at   timestamptz,
@@ -37,6 +39,7 @@ CREATE INDEX IF NOT EXISTS webhook_events_dead ON webhook_events (arrival)
     WHERE state = 'failed' AND arrival IS NOT NULL;
 CREATE INDEX IF NOT EXISTS webhook_events_line ON webhook_events (order_key, arrival)
     WHERE order_key IS NOT NULL AND due_at IS NOT NULL;
+CREATE INDEX IF NOT EXISTS webhook_events_held_up ON webhook_events (order_key) WHERE due_at = 'infinity';
 -- Of one order, one at a time: whatever workers do.
 CREATE UNIQUE INDEX IF NOT EXISTS webhook_events_first ON webhook_events (order_key)
     WHERE order_key IS NOT NULL AND state = 'running';

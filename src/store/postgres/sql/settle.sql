@@ -35,5 +35,5 @@ UPDATE webhook_events e
                        ELSE e.failures END
   FROM locked l
  WHERE e.ctid = l.place
--- Whether another event may be due now: this one, or the next one of its order.
-RETURNING l.n, e.due_at <= now() OR l.queued AND l.state <> 'running' AND e.order_key IS NOT NULL AS rings
+-- Whether an event may be due now: this one, or the next one of its order.
+RETURNING l.n, e.due_at <= now() AS is_due, CASE WHEN l.state IN ('completed', 'failed') THEN e.order_key END AS leaves

@@ -90,10 +90,11 @@ where
     pub(super) async fn work_until_idle(&self) -> usize {
         let mut all = 0;
         loop {
-            let ended = self.shared.bulkheads.ended();
+            // From before it is looked: what ends meanwhile may be due again.
+            let (ended, is_idle) = (self.shared.bulkheads.ended(), self.shared.bulkheads.is_idle());
             match self.lease().await {
                 Ok(leased) if leased > 0 => all += leased,
-                Ok(_) if self.shared.bulkheads.is_idle() => return all,
+                Ok(_) if is_idle => return all,
                 Ok(_) => ended.await,
                 Err(error) => {
                     telemetry::lease_failed(&error);

@@ -3,12 +3,13 @@
 use std::error::Error;
 
 use tower_webhook::EventKey;
-use tower_webhook::inbox::{Filter, Inbox, Order};
+use tower_webhook::inbox::{Filter, Inbox, InboxCounts, LeaseRequest, Order};
 use tower_webhook::store::{Claim, ClaimRequest, ClaimToken, Completion, Hold, RedisStore, Store, StoreErrorKind};
 use tower_webhook::testing::conformance::Harness;
 
 use super::site::{LEASE, PREFIX, RETENTION, accept, accept_all, lease, parcel, store_on};
-use crate::harness::{Shifting, cluster_pool, pool};
+use crate::harness::{Shifting, cluster_pool, pool, pool_of};
+use crate::old_server::OldServer;
 use crate::receiver::key;
 use crate::support::redis_server::{RedisCluster, RedisServer};
 
@@ -37,14 +38,14 @@ async fn nothing_is_left_when_the_retention_is_over() {
             };
             assert_eq!(hold.expect("an answer"), Hold::Held);
         }
-        let mut others = tower_webhook::inbox::LeaseRequest::new(1, LEASE);
+        let mut others = LeaseRequest::new(1, LEASE);
         others.endpoints = &quick;
         assert!(store.lease(&others).await.expect("an answer").is_empty());
     }
     let clock = Shifting::new(pool(&server), std::slice::from_ref(&server), "inbox").await;
     assert_eq!(store.counts().await.expect("an answer").completed, 30);
     clock.pass(RETENTION * 2).await;
-    assert_eq!(store.counts().await.expect("an answer"), Default::default());
+    assert_eq!(store.counts().await.expect("an answer"), InboxCounts::default());
     assert_eq!(server.keys(), Vec::<String>::new());
 }
 
@@ -81,13 +82,29 @@ async fn record_says_what_became_of_the_event() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn inbox_on_an_old_server_is_refused_and_says_why() {
+    let old = OldServer::start().await;
+    let store = RedisStore::new(pool_of(&old.url()));
+    let errors = [
+        accept(&store, &key("evt_1"), "test.event").await.map(drop),
+        store.lease(&LeaseRequest::new(1, LEASE)).await.map(drop),
+    ];
+    for error in errors.map(|error| error.expect_err("an old server")) {
+        assert_eq!(error.kind(), StoreErrorKind::Unavailable);
+        let source = error.source().expect("a source").to_string();
+        assert!(source.contains("needs Redis 7.0"), "{source}");
+    }
+    assert_eq!(old.server.keys(), Vec::<String>::new());
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn cluster_without_a_hash_tag_is_refused_and_says_what_to_do() {
     let cluster = RedisCluster::start();
     let untagged = RedisStore::new(cluster_pool(&cluster));
     let event = EventKey::new("/hooks/{tenant}", None, "evt_1");
     let errors = [
         accept(&untagged, &event, "test.event").await.map(drop),
-        untagged.lease(&tower_webhook::inbox::LeaseRequest::new(1, LEASE)).await.map(drop),
+        untagged.lease(&LeaseRequest::new(1, LEASE)).await.map(drop),
         untagged.counts().await.map(drop),
     ];
     for error in errors.map(|error| error.expect_err("several slots")) {

@@ -2,3 +2,15 @@
 
 #[path = "inbox/conformance.rs"]
 mod conformance;
+#[path = "inbox/durability.rs"]
+mod durability;
+#[path = "inbox/keys.rs"]
+mod keys;
+#[path = "inbox/kinds.rs"]
+mod kinds;
+#[path = "inbox/site.rs"]
+mod site;
+#[path = "inbox/waking.rs"]
+mod waking;
+#[path = "inbox/workers.rs"]
+mod workers;

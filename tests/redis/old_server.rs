@@ -1,7 +1,7 @@
-//! A server that refuses `SET` with both `NX` and `GET`, as Redis 6.2 does.
+//! A server that refuses `SET` with both `NX` and `GET`, and does not tell scripts its version, as Redis 6.2 does.
 //!
-//! There is none to be had, so it is a new one behind a proxy that misspells the `GET` on its way there: the syntax error is the
-//! server's own.
+//! There is none to be had, so it is a new one behind a proxy that misspells the `GET`, and what scripts ask for, on its way there:
+//! the syntax error is the server's own.
 
 use std::io;
 use std::net::SocketAddr;
@@ -14,6 +14,7 @@ use crate::support::redis_server::RedisServer;
 
 const TOGETHER: &[u8] = b"$2\r\nNX\r\n$3\r\nGET\r\n";
 const AT: usize = b"$2\r\nNX\r\n$3\r\nG".len();
+const VERSION: &[u8] = b"redis.REDIS_VERSION_NUM";
 
 /// Stops when it is dropped.
 pub(crate) struct OldServer {
@@ -71,9 +72,11 @@ async fn connect(client: TcpStream, upstream: SocketAddr) -> io::Result<()> {
 
 /// A command cut in two by the buffer's end goes through as it is, which does no harm: the server knows it, after all.
 fn misspell(requests: &mut [u8]) {
-    let mut from = 0;
-    while let Some(found) = requests[from..].windows(TOGETHER.len()).position(|window| window == TOGETHER) {
-        requests[from + found + AT] = b'X';
-        from += found + TOGETHER.len();
+    for (words, at) in [(TOGETHER, AT), (VERSION, VERSION.len() - 1)] {
+        let mut from = 0;
+        while let Some(found) = requests[from..].windows(words.len()).position(|window| window == words) {
+            requests[from + found + at] = b'X';
+            from += found + words.len();
+        }
     }
 }

@@ -55,11 +55,63 @@
 //! happened to one has happened to them. While the pool is exhausted and a connection is needed, deliveries are refused when
 //! the timeout is over.
 //!
+//! # The inbox
+//!
+//! The store is an [`Inbox`](crate::inbox::Inbox), on Redis 7.0 or Valkey. One script claims the event and adds it to a stream, parcel
+//! and all; workers take it from there through a consumer group. When that is answered, the sender may forget the event, and whether
+//! Redis remembers it is a matter of its configuration:
+//!
+//! | | the server's process ends | its machine does | failover |
+//! |---|---|---|---|
+//! | no append-only file | *lost*, or everything since the last snapshot is | the same | lost, if the replica did not have it yet |
+//! | `appendfsync everysec` | the last second or two may be *lost* | the same | the same |
+//! | `appendfsync always` | kept | kept | the same |
+//! | and [`replicas`](RedisStoreBuilder::replicas) | kept | kept | kept, unless another replica is promoted than those that confirmed |
+//!
+//! With replicas, an event that too few of them confirm is not acknowledged, nor is a duplicate that finds it; it is in the stream
+//! nevertheless, and is going to be run. Do not take any of this for Postgres: where an accepted event must not be lost, it
+//! belongs there, or into SQLite. Under `maxmemory-policy noeviction` a full server refuses events; under `allkeys-*` it may drop the
+//! whole stream.
+//!
+//! **On a Cluster** all keys of an inbox must be in one slot, since they are written together: give the store a
+//! [prefix](RedisStoreBuilder::prefix) with a name in braces, such as `{webhooks}:`, and inboxes that are to be on several nodes a
+//! prefix each. Without one the inbox's verbs are errors that say so. A single server and a Sentinel need nothing.
+//!
+//! **Workers** are woken by a connection of its own, on which the store waits for the stream while somebody is idle. It is for
+//! arrivals: an event that another process puts back, or whose turn in its order has come there, is found when the worker next
+//! [looks](crate::Worker::poll_every). Leases, pauses and retention are on the server's clock. So long as a lease holds, its event
+//! is pending in the consumer group, with an idle time that is set such that each lease has a deadline of its own; `XAUTOCLAIM` finds
+//! those that have passed.
+//!
+//! What a worker reads of the stream and does not run, because its [endpoints](crate::Worker::endpoints) or bulkheads leave it out, or
+//! because others of its order go first, is set aside once, in a sorted set of its kind or in the line of its order: a consumer group
+//! hands everything out in one order, and cannot be asked for one kind. Delayed retries are in the same sorted sets. Whatever
+//! has been due the longest goes first, wherever it is.
+//!
+//! Listing dead or running events is quick. Other listings, and [`forget`](crate::inbox::Inbox::forget) of completed events, go through
+//! the stream, 25 events at a time.
+//!
+//! **Memory**: an accepted event takes its parcel and about 300 bytes until its retention is over, or for ever if it is a dead letter.
+//! Expired ones are cleared away by whoever next leases or counts. Of every [order](crate::inbox::Order) with a sequence, the last one
+//! that was applied is kept for good.
+//!
 //! # What is in Redis
 //!
 //! One string per event, under the [prefix](RedisStoreBuilder::prefix) and the [key](crate::EventKey): `r`, `c` or `f` for running,
 //! completed or failed, the token, the fingerprint of the body, and the event's type or how it ended. Its time to live is the lease
 //! or the retention. An event with an id of 30 bytes takes about 225 in all.
+//!
+//! Of an inbox it is `a` until the event has been run, without a time to live, and says behind an `@` which arrival it is, how often it
+//! has been tried, and since when it waits or runs. Beside, under the prefix and `inbox:`, there are
+//!
+//! - `events`, the stream: key, type, fingerprint, time, order, sequence, head and body of every event that is kept;
+//! - `due:…`, the sorted sets of what is due beside it, by kind, and `kinds`, which of them there are;
+//! - `line:…`, the events of one order that were read, and `applied`, the last sequence of each;
+//! - `completed` by the end of their retention, and `dead`; `failures`, the failed attempts of every event that has any;
+//! - `lapses`, when to look for leases that have lapsed.
+//!
+//! What is in them is written by scripts, all of which need the rights of `EVAL` and `EVALSHA`, and on keys under the prefix those of
+//! strings, lists, hashes, sets, sorted sets and streams.
 //!
 //! Events are claimed with `SET … NX GET PX`. Redis 6 does not take `NX` and `GET` together; there a script does the same.
 

@@ -100,6 +100,8 @@ async fn listen(pool: RedisPool, events: Box<str>, ear: Arc<Ear>) {
                 Some(Value::Nil) => {}
                 Some(_) => break,
                 None => {
+                    // Those that lie idle in the pool may lead to the same dead end.
+                    pool.drop_idle();
                     line = None;
                     sleep(PAUSE).await;
                 }

@@ -1,5 +1,8 @@
 -- Accepts an event, or answers with what is in its way. KEYS: the claim. ARGV: the stream, the record without its end, the token,
 -- whether replicas are waited for, whether it is ordered, then the fields of the entry.
+if not redis.REDIS_VERSION_NUM then
+  return redis.error_reply('ERR the inbox needs Redis 7.0 or later, or Valkey')
+end
 local found = redis.call('GET', KEYS[1])
 if found then
   -- Written again as it is: from Redis 7.2 on WAIT is about what its own connection wrote.

@@ -1,0 +1,107 @@
+//! A receiver that accepts, and a worker for what it accepted.
+
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use axum::Router;
+use axum::body::Body;
+use axum::routing::post;
+use tower::ServiceExt;
+use tower_webhook::inbox::{EventState, Filter, Inbox, KeptEvent, LeaseRequest, Leased, Page, Parcel};
+use tower_webhook::store::{Claim, ClaimRequest, ClaimToken, RedisStore, StoreError};
+use tower_webhook::testing::{ManualClock, TestSender};
+use tower_webhook::worker::RetryPolicy;
+use tower_webhook::{EventKey, WebhookEvent, WebhookLayer, Worker};
+
+use crate::harness::pool;
+use crate::receiver::key;
+use crate::support::redis_server::RedisServer;
+use crate::support::rig::Handler;
+use crate::support::{Answer, NOW, scheme};
+
+pub(super) const LEASE: Duration = Duration::from_secs(30);
+pub(super) const RETENTION: Duration = Duration::from_secs(3600);
+pub(super) const PREFIX: &str = "inbox.0:";
+
+/// A store with connections of its own, as another process has it.
+pub(super) fn store_on(server: &RedisServer) -> RedisStore {
+    RedisStore::builder(pool(server)).prefix(PREFIX).timeout(Duration::from_secs(10)).build()
+}
+
+pub(super) struct Site {
+    pub(super) store: RedisStore,
+    pub(super) handler: Handler,
+    handlers: Router,
+    app: Router,
+    sender: TestSender,
+}
+
+impl Site {
+    pub(super) fn on(server: &RedisServer) -> Self {
+        let (store, clock) = (store_on(server), ManualClock::at_unix(NOW));
+        let handler = Handler::new();
+        let running = handler.clone();
+        let handlers = Router::new()
+            .route("/webhooks", post(move |event: WebhookEvent| async move { running.clone().run(event).await }));
+        let app = handlers.clone().layer(WebhookLayer::inbox(scheme(), store.clone()).clock(clock.clone()));
+        Self { store, handler, handlers, app, sender: TestSender::new(scheme()).clock(clock) }
+    }
+
+    pub(super) async fn deliver(&self, id: &str) -> Answer {
+        let delivery = self.sender.deliver(body(id));
+        Answer::read(self.app.clone().oneshot(delivery.request::<Body>()).await.expect("a router cannot fail")).await
+    }
+
+    /// Three attempts without a pause.
+    pub(super) fn worker(&self) -> Worker<Router> {
+        let retries = RetryPolicy::new().max_attempts(3).first_pause(Duration::ZERO);
+        let worker = Worker::new(self.store.clone(), self.handlers.clone()).retries(retries);
+        worker.lease(LEASE).and_then(|worker| worker.poll_every(Duration::from_millis(20))).expect("a configuration")
+    }
+
+    pub(super) async fn kept(&self, id: &str) -> KeptEvent {
+        self.store.get(&key(id)).await.expect("an answer").expect("an event")
+    }
+
+    pub(super) async fn state(&self, id: &str) -> EventState {
+        self.kept(id).await.state
+    }
+}
+
+pub(super) fn body(id: &str) -> String {
+    format!(r#"{{"id":"{id}","type":"test.event"}}"#)
+}
+
+pub(super) fn parcel(id: &str) -> Parcel {
+    Parcel::new("a head", body(id), now())
+}
+
+pub(super) fn now() -> SystemTime {
+    UNIX_EPOCH + Duration::from_secs(NOW)
+}
+
+/// Accepts an event without a receiver.
+pub(super) async fn accept(store: &RedisStore, key: &EventKey, event_type: &str) -> Result<Claim, StoreError> {
+    let claim = ClaimRequest::new(key, ClaimToken::random(), LEASE).event_type(Some(event_type));
+    store.accept(&claim, &parcel(key.id())).await
+}
+
+pub(super) async fn accept_all(store: &RedisStore, ids: impl IntoIterator<Item = String>) {
+    for id in ids {
+        let claim = accept(store, &key(&id), "test.event").await;
+        assert!(matches!(claim, Ok(Claim::Fresh { .. })), "{id}: {claim:?}");
+    }
+}
+
+pub(super) async fn lease(store: &RedisStore, limit: usize) -> Vec<Leased> {
+    store.lease(&LeaseRequest::new(limit, LEASE)).await.expect("an answer")
+}
+
+pub(super) fn ids(leased: &[Leased]) -> Vec<&str> {
+    leased.iter().map(|leased| leased.key.id()).collect()
+}
+
+/// The ids of all events, in the order of their arrival.
+pub(super) async fn listed(store: &RedisStore, filter: &Filter) -> Vec<String> {
+    let events = store.list(filter, &Page::first(10_000)).await.expect("an answer");
+    events.iter().map(|event| event.key.id().to_owned()).collect()
+}

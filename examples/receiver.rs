@@ -155,15 +155,15 @@ async fn main() -> Result<(), Box<dyn Error>> {
         response
     }));
     let terminated = Terminated::listen()?;
+    println!("listening on {origin}");
+    print_requests(&options, scheme, &origin);
+
     let mut workers = JoinSet::new();
     if options.mode == Mode::Inbox {
         for _ in 0..options.workers {
             workers.spawn(worker(&options, &store, &handlers)?.run(terminated.clone().wait()));
         }
     }
-    println!("listening on {origin}");
-    print_requests(&options, scheme, &origin);
-
     let server = axum::serve(listener, app).with_graceful_shutdown(terminated.clone().wait());
     let server = tokio::spawn(server.into_future());
     terminated.wait().await;

@@ -78,7 +78,6 @@ mod view;
 
 pub(crate) use self::verbs::requeued;
 #[cfg(any(feature = "postgres", feature = "redis", feature = "sqlite"))]
-#[allow(unused_imports, reason = "until the stores write it")]
 pub(crate) use self::view::log;
 pub(crate) use self::view::{from_unix_millis, unix_millis};
 pub use self::{

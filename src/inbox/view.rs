@@ -207,14 +207,8 @@ pub const LAPSED: &str = "the lease lapsed: the worker is gone, or could not rea
 
 /// A log of failed attempts as stores keep it: a line each, `started ended reason`, the times in milliseconds since 1970.
 #[cfg(any(test, feature = "postgres", feature = "redis", feature = "sqlite"))]
-#[allow(dead_code, reason = "until the stores write it")]
 pub(crate) mod log {
     use super::{FailedAttempt, from_unix_millis};
-
-    /// The line, its end included.
-    pub(crate) fn line(started_ms: i64, ended_ms: i64, reason: &str) -> String {
-        format!("{started_ms} {ended_ms} {}\n", escaped(reason))
-    }
 
     /// The reason on one line, and without what some databases refuse.
     pub(crate) fn escaped(reason: &str) -> String {
@@ -239,6 +233,7 @@ pub(crate) mod log {
 
         #[test]
         fn attempts_come_back_as_noted_down() {
+            let line = |started: i64, ended: i64, reason| format!("{started} {ended} {}\n", escaped(reason));
             let log = [line(1, 2, "no such account"), line(3, 4, ""), line(5, 6, "two\nlines and a \0")].concat();
             let came: Vec<_> = read(&log).into_iter().map(|attempt| attempt.reason).collect();
             assert_eq!(came, ["no such account".into(), Box::from(""), "two lines and a \u{fffd}".into()]);

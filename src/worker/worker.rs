@@ -22,7 +22,7 @@ use crate::machine::{Drained, Machine, Terms};
 /// Runs the events of an inbox with a service: the `Router`, or any tower service, that would otherwise be behind the layer.
 ///
 /// Any number of workers, in any number of processes, share an inbox: each event is leased by one of them, its lease renewed
-/// while it runs, and taken over by another if the worker dies. See the [module](self) for an example.
+/// while it runs, and taken over by another if the worker dies. See the [module](super) for an example.
 #[must_use = "a worker does nothing until it is run"]
 #[derive(Clone)]
 pub struct Worker<S> {

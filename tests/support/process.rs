@@ -36,8 +36,13 @@ impl Process {
         let mut output = BufReader::new(child.stdout.take().expect("its standard output"));
         let mut line = String::new();
         output.read_line(&mut line).expect("a line of output");
-        let address = line.trim().strip_prefix("listening on http://").expect("the address that it listens on");
-        Self { address: address.parse().expect("an address"), child, output: Some(output) }
+        let address = line.trim().strip_prefix("listening on http://").and_then(|address| address.parse().ok());
+        let Some(address) = address else {
+            // Nobody else would, and whoever reads what this test prints would wait for it.
+            let _ = child.kill();
+            panic!("it does not say where it listens: {line:?}");
+        };
+        Self { address, child, output: Some(output) }
     }
 
     /// Ready when it has printed a line with this in it.

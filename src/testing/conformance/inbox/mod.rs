@@ -1,4 +1,4 @@
-//! The behaviour that every [`Inbox`](crate::inbox::Inbox) must have, beside that of a store.
+//! The behaviour that every [`Inbox`] must have, beside that of a store.
 //!
 //! ```
 //! use std::time::Duration;

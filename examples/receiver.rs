@@ -38,6 +38,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use axum::extract::State;
+use axum::middleware::map_response;
+use axum::response::Response;
 use axum::{Router, routing::post};
 use clap::Parser;
 use tokio::net::TcpListener;
@@ -92,6 +94,12 @@ struct Options {
     /// How long the handler takes.
     #[arg(long, default_value_t = 0)]
     handler_delay_ms: u64,
+    /// How long the handler takes after its effect, the line in the ledger.
+    #[arg(long, default_value_t = 0)]
+    pause_after_ms: u64,
+    /// How long an answer is held back when everything is done.
+    #[arg(long, default_value_t = 0)]
+    hold_reply_ms: u64,
     /// Appends one JSON line per handler run that has done its work.
     #[arg(long)]
     ledger: Option<PathBuf>,
@@ -117,6 +125,11 @@ async fn main() -> Result<(), Box<dyn Error>> {
 
     let handler = Handler::new(&options)?;
     let app = Router::new().route("/webhooks", post(on_event)).layer(layer).with_state(Arc::new(handler));
+    let hold = Duration::from_millis(options.hold_reply_ms);
+    let app = app.layer(map_response(move |response: Response| async move {
+        tokio::time::sleep(hold).await;
+        response
+    }));
     let terminated = Terminated::listen()?;
     println!("listening on {origin}");
     print_requests(&options, scheme, &origin);
@@ -154,6 +167,7 @@ fn layer(options: &Options, scheme: impl Scheme, store: AnyStore) -> Result<Webh
 
 struct Handler {
     delay: Duration,
+    pause: Duration,
     fail: Option<String>,
     ledger: Option<Mutex<File>>,
 }
@@ -164,6 +178,7 @@ async fn on_event(State(handler): State<Arc<Handler>>, event: WebhookEvent) -> R
         return Err(HandlerError::transient("asked to fail by --fail"));
     }
     handler.record(&event)?;
+    tokio::time::sleep(handler.pause).await;
     Ok(())
 }
 
@@ -172,6 +187,7 @@ impl Handler {
         let open = |path| OpenOptions::new().create(true).append(true).open(path).map(Mutex::new);
         Ok(Self {
             delay: Duration::from_millis(options.handler_delay_ms),
+            pause: Duration::from_millis(options.pause_after_ms),
             fail: options.fail.clone(),
             ledger: options.ledger.as_ref().map(open).transpose()?,
         })

@@ -1,6 +1,6 @@
 //! The circuit breaker: what it refuses, what it never holds back, and what its fallback decides.
 //!
-//! The rows in the comments number the faults. `BREAKER_SEED=<number> cargo test --test breaker random` plays one more
+//! The rows in the comments number the faults. `FAULTS_SEED=<number> cargo test --test breaker random` plays one more
 //! random scenario.
 
 mod support;

@@ -11,7 +11,7 @@ use tower_webhook::rejection::RejectionKind;
 use tower_webhook::store::{
     Claim, ClaimRequest, ClaimToken, Completion, Dialect, Enlistment, Hold, MemoryStore, Store,
 };
-use tower_webhook::{EventKey, HandlerError, Outcome, WebhookEvent};
+use tower_webhook::{EventKey, HandlerError, Outcome, WebhookEvent, WebhookLayer};
 
 use crate::support::faulty::{Fault, Faulty, Verb};
 use crate::support::rig::Rig;
@@ -22,8 +22,12 @@ const WEEK: Duration = Duration::from_secs(7 * 24 * 3600);
 
 /// A rig whose handler waits, on a store that lends a statement.
 fn rig() -> Rig {
-    let store = Faulty::new(MemoryStore::new()).lends(Enlistment::new(Dialect::Postgres, "UPDATE …"));
-    let rig = Rig::on_faulty(store, |layer| layer);
+    rig_of(Dialect::Postgres, |layer| layer)
+}
+
+fn rig_of(dialect: Dialect, configure: impl Fn(WebhookLayer) -> WebhookLayer) -> Rig {
+    let store = Faulty::new(MemoryStore::new()).lends(Enlistment::new(dialect, "UPDATE …"));
+    let rig = Rig::on_faulty(store, configure);
     rig.handler.hold();
     rig
 }
@@ -197,6 +201,26 @@ async fn renewal_under_way_ends_before_the_completion_is_enlisted() {
     rig.store.heal(Verb::Renew);
     enlisting.await.expect("no panic").expect("enlisted");
     commit(&rig.store.inner, &event).await;
+    assert_eq!(end(&rig, delivery, 200).await.outcome, Some(Outcome::Completed));
+}
+
+/// On SQLite it waits for the lock that the handler's transaction has: waiting for it would be waiting for oneself.
+#[tokio::test(start_paused = true)]
+async fn renewal_under_way_is_not_waited_for_on_sqlite() {
+    let rig = rig_of(Dialect::Sqlite, WebhookLayer::cancel_on_lost_claim);
+    let delivery = rig.spawn("evt_1");
+    let event = rig.handler.started(1).await;
+    rig.store.breaks(Verb::Renew, Fault::Hang);
+    rig.store.called(Verb::Renew, 1).await;
+    let asked = tokio::time::Instant::now();
+    event.enlist().await.expect("the store lends a statement");
+    assert_eq!(asked.elapsed(), Duration::ZERO);
+    commit(&rig.store.inner, &event).await;
+    // It finds the claim completed, and that is not a loss of it.
+    rig.store.heal(Verb::Renew);
+    tokio::time::sleep(3 * LEASE).await;
+    assert!(event.is_held());
+    assert_eq!(rig.store.calls(Verb::Renew), 1, "and there is no other");
     assert_eq!(end(&rig, delivery, 200).await.outcome, Some(Outcome::Completed));
 }
 

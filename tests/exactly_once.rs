@@ -16,6 +16,8 @@ mod postgres {
     mod database;
     #[path = "../exactly_once/isolation.rs"]
     mod isolation;
+    #[path = "../exactly_once/killed.rs"]
+    mod killed;
     #[path = "../exactly_once/storm.rs"]
     mod storm;
     #[path = "../exactly_once/unknown_commit.rs"]
@@ -30,4 +32,6 @@ mod sqlite {
     mod database;
     #[path = "../exactly_once/storm.rs"]
     mod storm;
+    #[path = "../exactly_once/write_lock.rs"]
+    mod write_lock;
 }

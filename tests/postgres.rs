@@ -13,6 +13,8 @@ mod bed;
 mod conformance;
 #[path = "postgres/enlisted.rs"]
 mod enlisted;
+#[path = "postgres/locks.rs"]
+mod locks;
 #[path = "postgres/outage.rs"]
 mod outage;
 #[path = "postgres/purging.rs"]

@@ -1,5 +1,6 @@
 //! The README's tables say what the crate itself says.
 
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use tower_webhook::scheme::Scheme;
@@ -65,4 +66,46 @@ fn every_feature_has_a_row() {
     rows.sort_unstable();
     features.sort_unstable();
     assert_eq!(rows, features);
+}
+
+/// All Rust files below `path`, or it alone.
+fn sources(path: PathBuf) -> Vec<PathBuf> {
+    match std::fs::read_dir(&path) {
+        Ok(entries) => entries.flat_map(|entry| sources(entry.expect("an entry").path())).collect(),
+        Err(_) => vec![path],
+    }
+}
+
+/// What the stores' table is shown by: places with the names of tests behind them, or before them (`name` in `place`).
+#[test]
+fn every_test_that_the_readme_names_is_there() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let text: String = ["src", "tests"]
+        .into_iter()
+        .flat_map(|folder| sources(root.join(folder)))
+        .filter(|file| file.extension().is_some_and(|extension| extension == "rs"))
+        .map(|file| std::fs::read_to_string(file).expect("a source"))
+        .collect();
+    let (_, rows) = README.split_once("| shown by |").expect("the stores' table");
+    let rows: Vec<&str> = rows.lines().skip(2).take_while(|line| line.starts_with('|')).collect();
+    assert!(rows.len() >= 7, "{rows:?}");
+    let mut tests = 0;
+    for row in rows {
+        let shown = row.trim_matches('|').rsplit('|').next().expect("a cell");
+        // Every other piece is between backticks.
+        for name in shown.split('`').skip(1).step_by(2) {
+            if name.contains('/') {
+                let (folder, file) = (root.join(name), root.join(format!("{name}.rs")));
+                assert!(folder.is_dir() || file.is_file(), "there is no {name}");
+                continue;
+            }
+            tests += 1;
+            let declared = match name.strip_suffix('…') {
+                Some(start) => format!("fn {start}"),
+                None => format!("fn {name}("),
+            };
+            assert!(text.contains(&declared), "there is no test {name}");
+        }
+    }
+    assert!(tests >= 12, "{tests} names were found");
 }

@@ -8,6 +8,8 @@ mod bed;
 mod clocks;
 #[path = "sqlite/conformance.rs"]
 mod conformance;
+#[path = "sqlite/contention.rs"]
+mod contention;
 #[path = "sqlite/deliveries.rs"]
 mod deliveries;
 #[path = "sqlite/disks.rs"]

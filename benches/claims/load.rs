@@ -9,6 +9,9 @@ use tower_webhook::store::{Claim, ClaimRequest, ClaimToken, Store};
 
 pub(crate) const LEASE: Duration = Duration::from_secs(600);
 
+/// A store that remembers few events must not grow by much more than those.
+const LARGEST_PART: usize = 10_000;
+
 /// A rate, and how long single operations took.
 pub(crate) struct Load {
     pub(crate) per_second: f64,
@@ -66,10 +69,38 @@ pub(crate) async fn claims<S: Store + Clone>(store: &S, concurrency: usize, oper
     .await
 }
 
+/// The rate of claims on a store that is to stay as large as it is: in parts, each of which `forget` takes back, from the
+/// number of its first key on. That is not timed.
+pub(crate) async fn claims_and_forget<S: Store + Clone>(
+    store: &S,
+    concurrency: usize,
+    operations: usize,
+    forget: impl AsyncFn(u64),
+) -> f64 {
+    let parts = operations.div_ceil(LARGEST_PART);
+    let mut time_each = 0.0;
+    for _ in 0..parts {
+        let first = NEXT.load(Ordering::Relaxed);
+        time_each += claims(store, concurrency, operations / parts).await.per_second.recip();
+        forget(first).await;
+    }
+    parts as f64 / time_each
+}
+
+static NEXT: AtomicU64 = AtomicU64::new(0);
+
 /// As long as providers' ids are, and in no order, as theirs are.
 pub(crate) fn new_key() -> EventKey {
-    static NEXT: AtomicU64 = AtomicU64::new(0);
-    EventKey::new("/webhooks/stripe", None, &id(NEXT.fetch_add(1, Ordering::Relaxed)))
+    key(NEXT.fetch_add(1, Ordering::Relaxed))
+}
+
+/// The keys that were made since this was the number of the next.
+pub(crate) fn keys_since(first: u64) -> impl Iterator<Item = EventKey> {
+    (first..NEXT.load(Ordering::Relaxed)).map(key)
+}
+
+fn key(number: u64) -> EventKey {
+    EventKey::new("/webhooks/stripe", None, &id(number))
 }
 
 pub(crate) fn id(number: u64) -> String {

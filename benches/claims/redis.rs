@@ -66,9 +66,7 @@ async fn remembering(report: &mut Report, effort: Effort) {
     let operations = (100_000.0 * effort.operations) as usize;
     let mut rates = Vec::new();
     for _ in 0..effort.rounds {
-        let few = load::claims(&few.1, 64, operations).await.per_second;
-        let crowded = load::claims(&crowded.1, 64, operations).await.per_second;
-        rates.push((few, crowded));
+        rates.push((few.rate(operations).await, crowded.rate(operations).await));
     }
     println!("\nredis, claims per second, 64 at a time");
     println!("  {:<34}{:>10.0}", "10,000 remembered", median(rates.iter().map(|rate| rate.0)));
@@ -76,8 +74,28 @@ async fn remembering(report: &mut Report, effort: Effort) {
     report.number("redis_10m_vs_10k", median(rates.iter().map(|rate| rate.0 / rate.1)));
 }
 
+/// A server that remembers so many events, and no more after they were measured.
+struct Filled {
+    _server: RedisServer,
+    pool: Pool,
+    store: RedisStore,
+}
+
+impl Filled {
+    async fn rate(&self, operations: usize) -> f64 {
+        load::claims_and_forget(&self.store, 64, operations, async |first| self.forget(first).await).await
+    }
+
+    async fn forget(&self, first: u64) {
+        let keys: Vec<_> = load::keys_since(first).map(|key| format!("tower-webhook:{key}")).collect();
+        let mut connection = self.pool.get().await.expect("a connection");
+        let deleted: usize = cmd("DEL").arg(&keys).query_async(&mut connection).await.expect("an answer");
+        assert_eq!(deleted, keys.len(), "what was claimed is what is forgotten");
+    }
+}
+
 /// A server that remembers this many completed events, as the store would have written them.
-async fn filled(events: u64) -> (RedisServer, RedisStore) {
+async fn filled(events: u64) -> Filled {
     let server = RedisServer::start();
     let pool = pool(&server, 4);
     let mut connection = pool.get().await.expect("a connection");
@@ -91,7 +109,7 @@ async fn filled(events: u64) -> (RedisServer, RedisStore) {
         pipeline.exec_async(&mut connection).await.expect("room");
     }
     drop(connection);
-    (server, RedisStore::new(pool))
+    Filled { _server: server, store: RedisStore::new(pool.clone()), pool }
 }
 
 /// The same command by the engine's own tool: its rate, and its median in microseconds.

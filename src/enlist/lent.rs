@@ -3,7 +3,7 @@ use std::time::Duration;
 
 use tokio::sync::{Mutex, MutexGuard};
 
-use crate::store::Enlistment;
+use crate::store::{Dialect, Enlistment};
 
 /// What a claim has of its store, where it can be completed in the handler's own transaction.
 #[derive(Debug)]
@@ -22,7 +22,12 @@ impl Lent {
 
     /// From here on the lease is not renewed, and only the store knows how the claim ends.
     pub(super) async fn enlist(&self) {
-        let _no_renewal = self.renewing.lock().await;
+        // Not on SQLite: the renewal would wait for the write lock, which the handler's transaction has, and the handler for the
+        // renewal. Nor is there anything to wait for, since that lock keeps the renewal out until the transaction has ended.
+        let _no_renewal = match self.enlistment.dialect() {
+            Dialect::Sqlite => None,
+            Dialect::Postgres => Some(self.renewing.lock().await),
+        };
         self.enlisted.store(true, Ordering::Release);
     }
 

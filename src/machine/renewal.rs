@@ -81,8 +81,9 @@ async fn keep(machine: &Machine, claimant: &Claimant, lease: Duration, first: In
                 (next, ends, asked_before) = (asked + lease / 3, asked + lease, false);
                 continue;
             }
-            Some(Hold::Lost) => return,
-            None => {}
+            Some(Hold::Lost) if !claimant.is_enlisted() => return,
+            // Enlisted while it was asked: the handler's own transaction may have completed the claim.
+            Some(Hold::Lost) | None => {}
         }
         // Sooner than the next renewal would be: there is not much of the lease left.
         next = Instant::now() + lease / 12;

@@ -9,6 +9,7 @@ use tower_webhook::testing::ManualClock;
 use tower_webhook::testing::conformance::{self, Harness};
 
 use crate::bench::Event;
+use crate::support::checker::asked_seed;
 
 struct Closed {
     clock: ManualClock,
@@ -68,6 +69,14 @@ impl Harness for Open {
     }
 }
 
+const SEQUENCES: u32 = 10_000;
+
+async fn play(harness: &impl Harness, seed: u64) {
+    let seed = asked_seed().unwrap_or(seed);
+    println!("FAULTS_SEED={seed}");
+    conformance::model(harness, seed, SEQUENCES).await;
+}
+
 fn clock() -> ManualClock {
     ManualClock::at_unix(1_700_000_000)
 }
@@ -76,19 +85,19 @@ fn clock() -> ManualClock {
 async fn closed_breaker_is_a_store() {
     let harness = Closed { clock: clock(), fallback: false };
     conformance::run(&harness).await;
-    conformance::model(&harness, 1, 1_000).await;
+    play(&harness, 1).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn closed_breaker_with_a_fallback_is_a_store() {
     let harness = Closed { clock: clock(), fallback: true };
     conformance::run(&harness).await;
-    conformance::model(&harness, 2, 1_000).await;
+    play(&harness, 2).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn fallback_of_an_open_breaker_is_a_store() {
     let harness = Open(clock());
     conformance::run(&harness).await;
-    conformance::model(&harness, 3, 1_000).await;
+    play(&harness, 3).await;
 }

@@ -17,7 +17,7 @@ use tower_webhook::testing::TestSender;
 use tower_webhook::{EventKey, WebhookEvent, WebhookLayer};
 
 use crate::bench::{Bench, Event, FRESH, claim};
-use crate::support::checker::{Dice, Ledger};
+use crate::support::checker::{Dice, Ledger, asked_seed};
 use crate::support::faulty::{Fault, Faulty, Verb};
 use crate::support::scheme;
 
@@ -175,8 +175,7 @@ async fn play(instances: &[Instance], scenario: &str) {
 }
 
 fn seeds(count: u64) -> impl Iterator<Item = u64> {
-    let asked = std::env::var("BREAKER_SEED").ok().map(|seed| seed.parse().expect("BREAKER_SEED is a number"));
-    asked.into_iter().chain(0..count)
+    asked_seed().into_iter().chain(0..count)
 }
 
 /// One instance loses nothing, doubles nothing and lets nothing in, whatever its store does; and in the end the store knows
@@ -186,7 +185,7 @@ async fn invariants_hold_on_one_instance() {
     let pace = Pace { handler: Duration::from_secs(40), outage: Duration::from_secs(60) };
     let mut fallback_claims = 0;
     for seed in seeds(100) {
-        let scenario = format!("BREAKER_SEED={seed}");
+        let scenario = format!("FAULTS_SEED={seed}");
         println!("{scenario}");
         let ledger = Ledger::default();
         let instance = Instance::new(ALONE, seed, MemoryStore::new(), &ledger, pace);
@@ -206,7 +205,7 @@ async fn row_41_every_double_is_a_conflict_and_every_conflict_a_double() {
     let pace = Pace { handler: Duration::from_secs(3), outage: Duration::from_secs(15) };
     let mut doubles = 0;
     for seed in seeds(100) {
-        let scenario = format!("BREAKER_SEED={seed}");
+        let scenario = format!("FAULTS_SEED={seed}");
         println!("{scenario}");
         let (ledger, memory) = (Ledger::default(), MemoryStore::new());
         let instances = ["left", "right"].map(|name| Instance::new(name, seed, memory.clone(), &ledger, pace));

@@ -6,7 +6,8 @@ use axum::http::StatusCode;
 use tower_webhook::Outcome;
 use tower_webhook::store::breaker::{CircuitState, FoundInStore};
 
-use crate::receiver::{Guarded, Receiver, redis};
+use crate::receiver::Guarded;
+use crate::support::audited::key;
 use crate::support::redis_server::RedisServer;
 
 const EVENTS: usize = 20;
@@ -19,7 +20,7 @@ fn events() -> impl Iterator<Item = String> {
 async fn row_41_events_are_handled_without_the_server_and_recorded_when_it_is_back() {
     let mut server = RedisServer::start();
     let guarded = Guarded::new(&server, |builder| builder.fallback_may_double(1_000));
-    let (receiver, elsewhere) = (&guarded.receiver, Receiver::over(redis(&server)));
+    let (receiver, elsewhere) = (&guarded.receiver, guarded.receiver.another(&server));
     receiver.acknowledges("before").await;
     server.kill();
     guarded.notices_the_outage().await;
@@ -38,6 +39,9 @@ async fn row_41_events_are_handled_without_the_server_and_recorded_when_it_is_ba
     elsewhere.acknowledges("evt_7").await;
     assert_eq!(elsewhere.handler.runs(), 1);
     elsewhere.settled().await;
+    let record = || server.command(&["GET", &format!("tower-webhook:{}", key("evt_7").as_str())]);
+    let theirs = record();
+    assert!(theirs.starts_with("c:"), "completed: {theirs}");
     guarded.cools_down_until("the journal", async || guarded.breaker.stats().unreconciled == 0).await;
     assert_eq!(guarded.circuit(), CircuitState::Closed);
 
@@ -46,6 +50,7 @@ async fn row_41_events_are_handled_without_the_server_and_recorded_when_it_is_ba
     let conflict = &conflicts[0];
     assert_eq!((conflict.key.id(), conflict.found, conflict.same_body), ("evt_7", FoundInStore::Completed, true));
     assert_ne!(conflict.token, elsewhere.handler.started(1).await.token(), "it is told under the token of this side");
+    assert_eq!(record(), theirs, "the other's record, with its token, is not overwritten");
     for id in events() {
         for instance in [receiver, &elsewhere] {
             assert_eq!(instance.acknowledges(&id).await, Some(Outcome::Duplicate), "{id} is on record");
@@ -53,6 +58,7 @@ async fn row_41_events_are_handled_without_the_server_and_recorded_when_it_is_ba
     }
     assert_eq!((receiver.handler.runs(), elsewhere.handler.runs()), (EVENTS + 1, 1));
     assert_eq!(server.keys().len(), EVENTS);
+    receiver.check_but_for(&["evt_7"], &server);
 }
 
 /// A handler that runs when the server is killed keeps its claim, and its completion is stored later.
@@ -60,7 +66,7 @@ async fn row_41_events_are_handled_without_the_server_and_recorded_when_it_is_ba
 async fn handler_that_outlives_the_server_is_recorded_when_it_is_back() {
     let mut server = RedisServer::start();
     let guarded = Guarded::new(&server, |builder| builder.fallback_may_double(1_000));
-    let (receiver, elsewhere) = (guarded.receiver.clone(), Receiver::over(redis(&server)));
+    let (receiver, elsewhere) = (guarded.receiver.clone(), guarded.receiver.another(&server));
     receiver.handler.hold();
     let delivering = receiver.clone();
     let running = tokio::spawn(async move { delivering.acknowledges("evt_1").await });
@@ -72,4 +78,5 @@ async fn handler_that_outlives_the_server_is_recorded_when_it_is_back() {
     let drained = receiver.layer.drain_handle().drain(Duration::from_secs(60)).await;
     assert_eq!((drained.dropped, elsewhere.acknowledges("evt_1").await), (0, Some(Outcome::Duplicate)));
     assert_eq!((receiver.handler.runs(), elsewhere.handler.runs()), (1, 0));
+    receiver.check_but_for(&[], &server);
 }

@@ -1,5 +1,6 @@
 //! A receiver on a Redis store, with a breaker in between or without.
 
+use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
@@ -15,6 +16,8 @@ use tower_webhook::store::{BreakerStore, RedisStore, Store};
 use tower_webhook::testing::{ManualClock, TestSender};
 use tower_webhook::{Outcome, WebhookEvent, WebhookLayer};
 
+use crate::support::audited::key;
+use crate::support::checker::Ledger;
 use crate::support::redis_server::RedisServer;
 use crate::support::rig::Handler;
 use crate::support::{Answer, NOW, scheme};
@@ -26,7 +29,7 @@ const COOL_DOWN: Duration = Duration::from_secs(5);
 const PATIENCE: Duration = Duration::from_secs(60);
 
 /// With little patience, because the server is away most of the time.
-pub(crate) fn redis(server: &RedisServer) -> RedisStore {
+fn redis(server: &RedisServer) -> RedisStore {
     let pool = Config::from_url(server.url()).create_pool(Some(Runtime::Tokio1)).expect("a pool");
     RedisStore::builder(pool).timeout(Duration::from_millis(200)).build()
 }
@@ -36,26 +39,48 @@ pub(crate) fn redis(server: &RedisServer) -> RedisStore {
 pub(crate) struct Receiver {
     pub(crate) handler: Handler,
     pub(crate) layer: WebhookLayer,
+    ledger: Ledger,
     app: Router,
     sender: TestSender,
 }
 
 impl Receiver {
-    pub(crate) fn over(store: impl Store) -> Self {
+    fn over(store: impl Store, ledger: Ledger) -> Self {
         let clock = ManualClock::at_unix(NOW);
         let layer = WebhookLayer::new(scheme(), store).clock(clock.clone());
         let handler = Handler::new();
-        let acting = handler.clone();
-        let act = move |event: WebhookEvent| async move { acting.run(event).await };
+        let (acting, books) = (handler.clone(), ledger.clone());
+        let act = move |event: WebhookEvent| async move {
+            let status = acting.run(event.clone()).await;
+            if status.is_success() {
+                books.effect(&event);
+            }
+            status
+        };
         let app = Router::new().route("/webhooks", post(act)).layer(layer.clone());
-        Self { handler, layer, app, sender: TestSender::new(scheme()).clock(clock) }
+        Self { handler, layer, ledger, app, sender: TestSender::new(scheme()).clock(clock) }
+    }
+
+    /// Another instance, without a breaker. They have one ledger.
+    pub(crate) fn another(&self, server: &RedisServer) -> Self {
+        Self::over(redis(server), self.ledger.clone())
+    }
+
+    /// Never lost, never let in, and never doubled but for these.
+    pub(crate) fn check_but_for(&self, doubled: &[&str], server: &RedisServer) {
+        let keys = server.keys();
+        let keys: BTreeSet<_> = keys.iter().map(|key| key.trim_start_matches("tower-webhook:").to_owned()).collect();
+        self.ledger.check_but_for(doubled, &keys, "no seed: nothing is random here");
     }
 
     pub(crate) async fn deliver(&self, id: &str) -> Answer {
+        self.ledger.signed(&key(id));
         let delivery = self.sender.deliver(format!(r#"{{"id":"{id}","type":"test.event"}}"#));
         let answering = self.app.clone().oneshot(delivery.request::<Body>());
         let response = tokio::time::timeout(PATIENCE, answering).await.expect("an answer");
-        Answer::read(response.expect("a router cannot fail")).await
+        let answer = Answer::read(response.expect("a router cannot fail")).await;
+        self.ledger.answered(id, answer.status);
+        answer
     }
 
     /// Delivers until it is acknowledged, as a sender does: on a busy machine, a server that works may miss the timeout.
@@ -108,7 +133,7 @@ impl Guarded {
             .clock(clock.clone())
             .on_conflict(move |conflict| found.lock().expect("no panic under the lock").push(conflict.clone()));
         let breaker = configure(builder).build();
-        Self { receiver: Receiver::over(breaker.clone()), breaker, clock, conflicts }
+        Self { receiver: Receiver::over(breaker.clone(), Ledger::default()), breaker, clock, conflicts }
     }
 
     pub(crate) fn circuit(&self) -> CircuitState {

@@ -44,6 +44,8 @@ async fn row_40_frozen_server_is_a_503_at_once_until_it_thaws() {
     assert_eq!(receiver.acknowledges("evt_1").await, Some(Outcome::Duplicate));
     receiver.acknowledges("evt_2").await;
     assert_eq!(receiver.handler.runs(), 3);
+    receiver.settled().await;
+    receiver.check_but_for(&[], &server);
 }
 
 #[tokio::test]
@@ -70,4 +72,6 @@ async fn row_43_one_probe_is_sent_to_a_frozen_server_for_a_thousand_waiters() {
 
     guarded.cools_down_until("a probe", async || guarded.receiver.deliver("evt_x").await.status.is_success()).await;
     assert_eq!((guarded.circuit(), logs.count("its circuit is closed")), (CircuitState::Closed, 1));
+    guarded.receiver.settled().await;
+    guarded.receiver.check_but_for(&[], &server);
 }

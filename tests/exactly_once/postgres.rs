@@ -25,7 +25,11 @@ impl Database {
         let name = format!("exactly_once_{}", DATABASES.fetch_add(1, Ordering::Relaxed));
         let create = sqlx::raw_sql(sqlx::AssertSqlSafe(format!("CREATE DATABASE {name}")));
         create.execute(&mut SERVER.connect().await).await.expect("a database");
-        let pool = PgPool::connect_with(SERVER.options().database(&name)).await.expect("a server");
+        Self::over(PgPool::connect_with(SERVER.options().database(&name)).await.expect("a server")).await
+    }
+
+    /// On a server of the test's own.
+    pub(crate) async fn over(pool: PgPool) -> Self {
         let store = PostgresStore::new(pool.clone());
         store.migrate().await.expect("a table");
         sqlx::query("CREATE TABLE payments (id text NOT NULL)").execute(&pool).await.expect("a table");

@@ -18,7 +18,7 @@ use tower_webhook::store::MemoryStore;
 use tower_webhook::testing::TestSender;
 use tower_webhook::{EventKey, WebhookEvent, WebhookLayer};
 
-use crate::support::checker::{Dice, Ledger};
+use crate::support::checker::{Dice, Ledger, asked_seed};
 use crate::support::faulty::{Fault, Faulty, Verb};
 use crate::support::scheme;
 
@@ -175,8 +175,7 @@ async fn until_hang_up<F: Future>(future: F, patience: u64) -> Option<F::Output>
 }
 
 fn seeds(count: u64) -> impl Iterator<Item = u64> {
-    let asked = std::env::var("FAULTS_SEED").ok().map(|seed| seed.parse().expect("FAULTS_SEED is a number"));
-    asked.into_iter().chain(0..count)
+    asked_seed().into_iter().chain(0..count)
 }
 
 #[tokio::test(start_paused = true)]

@@ -7,15 +7,10 @@ use tower_webhook::store::{Claim, ClaimRequest, ClaimToken, Completion, Hold, Po
 use crate::bed::{Bed, WEEK, key};
 
 /// Whether the claim was won.
-async fn wins(store: &PostgresStore, key: &EventKey) -> bool {
+pub(crate) async fn wins(store: &PostgresStore, key: &EventKey) -> bool {
     let claim = store.claim(&ClaimRequest::new(key, ClaimToken::random(), WEEK)).await.expect("an answer");
     assert!(matches!(claim, Claim::Fresh { .. } | Claim::InFlight { same_body: true }), "{claim:?}");
     matches!(claim, Claim::Fresh { .. })
-}
-
-/// Claims all of `keys` at once, in this order; which were won.
-async fn claim_all(store: PostgresStore, keys: Vec<EventKey>) -> Vec<bool> {
-    join_all(keys.iter().map(|key| wins(&store, key))).await
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
@@ -33,22 +28,6 @@ async fn sixty_four_claims_over_two_stores_have_one_winner() {
         let won = join_all(claims).await.into_iter().filter(|won| *won.as_ref().expect("no panic")).count();
         assert_eq!(won, 1, "round {round}");
     }
-}
-
-#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
-async fn overlapping_batches_in_opposite_orders_do_not_deadlock() {
-    let bed = Bed::new().await;
-    let stores = [bed.store.clone(), bed.another(), bed.another()];
-    for round in 0..20 {
-        let keys: Vec<_> = (0..300).map(|n| key(&format!("{round}.{n}"))).collect();
-        let backwards: Vec<_> = keys.iter().rev().cloned().collect();
-        let from_the_middle: Vec<_> = keys[150..].iter().chain(&keys[..150]).cloned().collect();
-        let orders = [keys, backwards, from_the_middle];
-        let claims = stores.iter().zip(orders).map(|(store, keys)| tokio::spawn(claim_all(store.clone(), keys)));
-        let won = join_all(claims).await.into_iter().flat_map(|won| won.expect("no panic")).filter(|won| *won).count();
-        assert_eq!(won, 300, "round {round}: each key has one winner");
-    }
-    assert_eq!(bed.count("SELECT count(*) FROM events WHERE attempts = 1 AND state = 'running'").await, 6_000);
 }
 
 #[tokio::test]

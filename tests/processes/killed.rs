@@ -1,9 +1,12 @@
-//! Row 11: SIGKILL after the claim.
+//! Rows 11 to 13: SIGKILL after the claim, after the effect, after the completion.
 
 use std::time::Duration;
 
+use tokio::task::JoinSet;
+
 use super::site::Site;
-use crate::support::process::{LedgerFile, Process};
+use crate::support::audited::eventually;
+use crate::support::process::{LedgerFile, Process, next};
 use crate::support::socket::PATIENCE;
 
 /// Delivers as a sender does, until it is acknowledged, and says how often it was not.
@@ -38,6 +41,47 @@ async fn row_11_event_of_a_killed_process_is_run_by_another_when_its_lease_ends(
         );
         acknowledged(&survivor, "evt_1").await;
         assert_eq!(ledger.lines().len(), 1, "{}", site.name);
+        assert_eq!(Process::deliver(survivor.address, "evt_1").await, Some(200), "{}: a duplicate", site.name);
+        assert_eq!(ledger.lines().len(), 1, "{}", site.name);
+    }
+}
+
+/// Row 12 where effect and completion have no transaction in common: the event runs again, and its effect is there twice. The
+/// documentation says so.
+#[tokio::test]
+async fn row_12_kill_between_the_effect_and_the_completion_runs_the_event_again() {
+    for site in Site::all() {
+        let ledger = LedgerFile::new(&format!("twice-{}", site.name));
+        let ours = ["--store", &site.address, "--wait", "0", "--lease", "1", "--ledger", ledger.path()];
+        let killed = Process::start("receiver", &[&ours[..], &["--pause-after-ms", "600000"]].concat());
+        let mut deliveries = JoinSet::new();
+        deliveries.spawn(Process::deliver(killed.address, "evt_1"));
+        eventually("the effect", async || ledger.lines().len() == 1).await;
+        killed.signal("KILL");
+        assert_eq!(next(&mut deliveries).await, None, "{}", site.name);
+
+        let survivor = Process::start("receiver", &ours);
+        acknowledged(&survivor, "evt_1").await;
+        assert_eq!(Process::deliver(survivor.address, "evt_1").await, Some(200), "{}: a duplicate", site.name);
+        assert_eq!(ledger.lines().len(), 2, "{}: at least once", site.name);
+    }
+}
+
+/// Row 13: what is completed stays so, whether or not its sender was told.
+#[tokio::test]
+async fn row_13_kill_between_the_completion_and_the_reply_doubles_nothing() {
+    for site in Site::all() {
+        let ledger = LedgerFile::new(&format!("untold-{}", site.name));
+        let ours = ["--store", &site.address, "--wait", "0", "--ledger", ledger.path()];
+        let killed = Process::start("receiver", &[&ours[..], &["--hold-reply-ms", "600000"]].concat());
+        let survivor = Process::start("receiver", &ours);
+        let mut deliveries = JoinSet::new();
+        deliveries.spawn(Process::deliver(killed.address, "evt_1"));
+        eventually("the effect", async || ledger.lines().len() == 1).await;
+        // Only a completed event is acknowledged here: the lease of one that runs holds for longer than this.
+        acknowledged(&survivor, "evt_1").await;
+        killed.signal("KILL");
+        assert_eq!(next(&mut deliveries).await, None, "{}: nobody was told", site.name);
         assert_eq!(Process::deliver(survivor.address, "evt_1").await, Some(200), "{}: a duplicate", site.name);
         assert_eq!(ledger.lines().len(), 1, "{}", site.name);
     }

@@ -6,7 +6,7 @@ use tokio::task::JoinSet;
 
 use super::killed::acknowledged;
 use super::site::Site;
-use crate::support::checker::Dice;
+use crate::support::checker::{Dice, asked_seed};
 use crate::support::process::{Process, next};
 use crate::support::socket::PATIENCE;
 
@@ -75,8 +75,8 @@ async fn row_16_zombie_pays_nothing() {
 /// Killed at random moments, while a sender retries everything that was not acknowledged. `FAULTS_SEED` plays another.
 #[tokio::test]
 async fn balance_is_exact_however_often_the_ledger_is_killed() {
-    let seed = std::env::var("FAULTS_SEED").map_or(1, |seed| seed.parse().expect("a number"));
-    println!("seed {seed}");
+    let seed = asked_seed().unwrap_or(1);
+    println!("FAULTS_SEED={seed}");
     for site in Site::transactional() {
         let mut dice = Dice::new(seed);
         let pauses =
@@ -89,7 +89,7 @@ async fn balance_is_exact_however_often_the_ledger_is_killed() {
                 let address = process.address;
                 deliveries.spawn(async move { (event, Process::deliver(address, &format!("evt_{event}")).await) });
             }
-            tokio::time::sleep(Duration::from_millis(dice.below(250) as u64)).await;
+            tokio::time::sleep(Duration::from_millis(dice.below(250))).await;
             process.signal("KILL");
             for (event, status) in deliveries.join_all().await {
                 if status == Some(200) {
@@ -101,6 +101,6 @@ async fn balance_is_exact_however_often_the_ledger_is_killed() {
         for event in 0..EVENTS {
             acknowledged(&last, &format!("evt_{event}")).await;
         }
-        assert_eq!(balance(&last).await, EVENTS as i64, "{}, seed {seed}", site.name);
+        assert_eq!(balance(&last).await, EVENTS as i64, "{}, FAULTS_SEED={seed}", site.name);
     }
 }

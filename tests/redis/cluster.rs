@@ -1,4 +1,7 @@
 //! A Cluster: every node has its share, and one that dies is replaced by its replica. CLUSTERDOWN of row 31.
+//!
+//! CROSSSLOT of that row cannot come up: it refuses commands and scripts with keys on several nodes, and every one of this store has
+//! exactly one key. Whatever a server refuses is a 503 alike: `refusals`.
 
 use std::time::Duration;
 

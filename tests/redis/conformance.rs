@@ -5,6 +5,7 @@ use tower_webhook::testing::conformance;
 
 use crate::harness::{Shifting, cluster_pool, pool, pool_of};
 use crate::old_server::OldServer;
+use crate::support::checker::asked_seed;
 use crate::support::redis_server::{RedisCluster, RedisServer};
 
 #[tokio::test(flavor = "multi_thread")]
@@ -26,13 +27,23 @@ async fn cluster_conforms() {
     conformance::run(&Shifting::new(cluster_pool(&cluster), &cluster.nodes[..3], "cluster").await).await;
 }
 
+/// On connections of their own, with another command behind each, and with repetitions that write again.
+#[tokio::test(flavor = "multi_thread")]
+async fn server_whose_replica_is_waited_for_conforms() {
+    let servers = [RedisServer::start()];
+    let replica = RedisServer::replica_of(&servers[0]);
+    conformance::run(&Shifting::new(pool(&servers[0]), &servers, "waiting").await.waiting_for(1)).await;
+    assert_ne!(servers[0].command(&["INFO", "commandstats"]).find("cmdstat_wait:"), None);
+    drop(replica);
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn ten_thousand_random_sequences_agree_with_the_model() {
     const TASKS: u64 = 100;
     let servers = [RedisServer::start()];
     let harness = Shifting::new(pool(&servers[0]), &servers, "model").await;
-    let seed = u64::from(std::process::id());
-    println!("seeds {seed} to {}", seed + TASKS - 1);
+    let seed = asked_seed().unwrap_or(u64::from(std::process::id()));
+    println!("FAULTS_SEED={seed}");
     let mut tasks = JoinSet::new();
     for task in 0..TASKS {
         let own = harness.another(&format!("model{task}"));

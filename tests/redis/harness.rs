@@ -38,6 +38,7 @@ pub(crate) struct Shifting {
     nodes: Vec<MultiplexedConnection>,
     name: String,
     stores: AtomicUsize,
+    replicas: u32,
 }
 
 impl Shifting {
@@ -50,13 +51,19 @@ impl Shifting {
             connection.set_response_timeout(Duration::from_secs(60));
             connections.push(connection);
         }
-        Self { pool: pool.into(), nodes: connections, name: name.to_owned(), stores: AtomicUsize::new(0) }
+        let (pool, name) = (pool.into(), name.to_owned());
+        Self { pool, nodes: connections, name, stores: AtomicUsize::new(0), replicas: 0 }
+    }
+
+    /// The same, with stores that wait for so many replicas.
+    pub(crate) fn waiting_for(self, replicas: u32) -> Self {
+        Self { replicas, ..self }
     }
 
     /// Another, on the same servers.
     pub(crate) fn another(&self, name: &str) -> Self {
         let (pool, nodes) = (self.pool.clone(), self.nodes.clone());
-        Self { pool, nodes, name: name.to_owned(), stores: AtomicUsize::new(0) }
+        Self { pool, nodes, name: name.to_owned(), stores: AtomicUsize::new(0), replicas: self.replicas }
     }
 
     async fn shift(&self, milliseconds: &str) {
@@ -77,7 +84,7 @@ impl Harness for Shifting {
         let prefix = format!("{}.{}:", self.name, self.stores.fetch_add(1, Ordering::Relaxed));
         // A busy machine is not what these checks are about, and one connection per store is enough to make.
         let store = RedisStore::builder(self.pool.clone()).prefix(prefix).connections(1);
-        store.timeout(Duration::from_secs(30)).build()
+        store.timeout(Duration::from_secs(30)).replicas(self.replicas).replica_timeout(Duration::from_secs(20)).build()
     }
 
     async fn pass(&self, time: Duration) {

@@ -12,6 +12,7 @@ use tower_webhook::testing::ManualClock;
 use tower_webhook::testing::conformance::{self, Harness};
 
 use crate::bed::Bed;
+use crate::support::checker::asked_seed;
 
 /// One file, in which every store has keys of its own.
 struct OneFile {
@@ -87,8 +88,8 @@ async fn store_conforms() {
 /// Four files at a time: each sequence has a clock to itself, and one file's sequences run one after the other.
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn ten_thousand_random_sequences_agree_with_the_model() {
-    let seed = std::env::var("SEED").map_or(4, |seed| seed.parse().expect("SEED is a number"));
-    println!("SEED={seed}");
+    let seed = asked_seed().unwrap_or(4);
+    println!("FAULTS_SEED={seed}");
     let mut files = JoinSet::new();
     for file in 0..4 {
         files.spawn(async move { conformance::model(&OneFile::new().await, seed + (file << 48), 2_500).await });

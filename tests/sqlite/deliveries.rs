@@ -21,7 +21,7 @@ use tower_webhook::{WebhookEvent, WebhookLayer};
 
 use crate::bed::{Bed, key, pool_at, write_lock};
 use crate::disks::SmallDisk;
-use crate::support::checker::Dice;
+use crate::support::checker::{Dice, asked_seed};
 use crate::support::{Answer, scheme};
 
 /// A receiver whose handler writes its effect, and completes its event, in one transaction.
@@ -199,10 +199,7 @@ async fn open_transaction_refuses_new_events_and_answers_duplicates() {
 /// Rows 20 and 36: a full disk is a store that is away.
 #[tokio::test(flavor = "multi_thread")]
 async fn row_36_full_disk_is_503_until_there_is_room() {
-    let Some(disk) = SmallDisk::new() else {
-        eprintln!("NOT TESTED: a full disk takes a small file system of its own, which only root can mount");
-        return;
-    };
+    let Some(disk) = SmallDisk::for_test("deliveries::row_36_full_disk_is_503_until_there_is_room") else { return };
     let receiver = Receiver::at(&disk.path()).await;
     assert_eq!(receiver.deliver("before").await.status, StatusCode::OK);
     disk.fill();
@@ -248,8 +245,8 @@ async fn row_1_two_receivers_on_one_file_run_an_event_once() {
 /// Two receivers, a sender that repeats itself and retries, a forger, and somebody else's transactions in between.
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn random_traffic_keeps_the_invariants() {
-    let seed = std::env::var("SEED").map_or(7, |seed| seed.parse().expect("SEED is a number"));
-    println!("SEED={seed}");
+    let seed = asked_seed().unwrap_or(7);
+    println!("FAULTS_SEED={seed}");
     let bed = Bed::new();
     let one = Receiver::at(&bed.path()).await;
     let other = Receiver::at(&bed.path()).await.with_books_of(&one);
@@ -272,7 +269,7 @@ async fn random_traffic_keeps_the_invariants() {
                 }
                 tokio::time::sleep(Duration::from_millis(dice.below(10))).await;
             }
-            panic!("{id} was never acknowledged; SEED={seed}");
+            panic!("{id} was never acknowledged; FAULTS_SEED={seed}");
         });
     }
     let pool = one.pool.clone();
@@ -285,5 +282,5 @@ async fn random_traffic_keeps_the_invariants() {
     });
     senders.join_all().await;
     disturber.await.expect("no panic");
-    one.check(&format!("SEED={seed}")).await;
+    one.check(&format!("FAULTS_SEED={seed}")).await;
 }

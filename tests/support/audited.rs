@@ -29,6 +29,8 @@ pub struct Audited<S> {
     pub layer: WebhookLayer,
     pub handler: Handler,
     pub ledger: Ledger,
+    /// The layer's, and the sender's.
+    pub clock: ManualClock,
     sender: TestSender,
 }
 
@@ -54,7 +56,8 @@ impl<S: Store + Clone> Audited<S> {
             status
         };
         let app = Router::new().route("/webhooks", post(act)).layer(layer.clone());
-        Self { app, store, layer, handler, ledger, sender: TestSender::new(scheme()).clock(clock) }
+        let sender = TestSender::new(scheme()).clock(clock.clone());
+        Self { app, store, layer, handler, ledger, clock, sender }
     }
 
     pub async fn deliver(&self, id: &str) -> Answer {

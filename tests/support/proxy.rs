@@ -28,8 +28,16 @@ pub enum Weather {
 /// Stops when it is dropped.
 pub struct Proxy {
     pub address: SocketAddr,
-    weather: watch::Sender<Weather>,
+    sky: watch::Sender<Sky>,
     accepting: AbortHandle,
+}
+
+/// What all connections look at.
+#[derive(Clone, Copy, Default)]
+struct Sky {
+    weather: Weather,
+    /// How often the connections of the moment were cut. One that was made before the last time is over.
+    cuts: usize,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -43,43 +51,49 @@ impl Proxy {
     pub async fn before(upstream: SocketAddr) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.expect("a free port");
         let address = listener.local_addr().expect("an address");
-        let weather = watch::Sender::new(Weather::Fair);
-        let forecast = weather.subscribe();
+        let sky = watch::Sender::new(Sky::default());
+        let forecast = sky.subscribe();
         let accepting = tokio::spawn(async move {
             while let Ok((client, _)) = listener.accept().await {
                 // A server that is away looks like a connection that closes at once.
                 tokio::spawn(connect(client, upstream, forecast.clone()));
             }
         });
-        Self { address, weather, accepting: accepting.abort_handle() }
+        Self { address, sky, accepting: accepting.abort_handle() }
     }
 
     pub fn set(&self, weather: Weather) {
-        self.weather.send_replace(weather);
+        self.sky.send_modify(|sky| sky.weather = weather);
+    }
+
+    /// Closes the connections that there are; nothing passes through them any more. New ones have fair weather.
+    pub fn cut(&self) {
+        self.sky.send_modify(|sky| *sky = Sky { weather: Weather::Fair, cuts: sky.cuts + 1 });
     }
 }
 
 impl Drop for Proxy {
     fn drop(&mut self) {
         self.accepting.abort();
-        self.weather.send_replace(Weather::Cut);
+        self.set(Weather::Cut);
     }
 }
 
-async fn connect(client: TcpStream, upstream: SocketAddr, mut weather: watch::Receiver<Weather>) -> io::Result<()> {
-    if *weather.borrow() == Weather::Cut {
+async fn connect(client: TcpStream, upstream: SocketAddr, mut sky: watch::Receiver<Sky>) -> io::Result<()> {
+    let Sky { weather, cuts } = *sky.borrow();
+    if weather == Weather::Cut {
         return Ok(());
     }
     let server = TcpStream::connect(upstream).await?;
     client.set_nodelay(true)?;
     server.set_nodelay(true)?;
     let ((from_client, to_client), (from_server, to_server)) = (client.into_split(), server.into_split());
-    let requests = pass(from_client, to_server, Direction::Requests, weather.clone());
-    let replies = pass(from_server, to_client, Direction::Replies, weather.clone());
+    let requests = pass(from_client, to_server, Direction::Requests, cuts, sky.clone());
+    let replies = pass(from_server, to_client, Direction::Replies, cuts, sky.clone());
     tokio::select! {
         ended = requests => ended,
         ended = replies => ended,
-        _ = weather.wait_for(|weather| *weather == Weather::Cut) => Ok(()),
+        _ = sky.wait_for(|sky| sky.weather == Weather::Cut || sky.cuts > cuts) => Ok(()),
     }
 }
 
@@ -87,16 +101,17 @@ async fn pass(
     mut from: OwnedReadHalf,
     mut to: OwnedWriteHalf,
     direction: Direction,
-    weather: watch::Receiver<Weather>,
+    cuts: usize,
+    sky: watch::Receiver<Sky>,
 ) -> io::Result<()> {
     let mut buffer = vec![0; 64 * 1024];
     loop {
         let length = from.read(&mut buffer).await?;
-        if length == 0 {
+        let now = *sky.borrow();
+        if length == 0 || now.cuts > cuts {
             return Ok(());
         }
-        let now = *weather.borrow();
-        match (now, direction) {
+        match (now.weather, direction) {
             (Weather::SwallowRequests, Direction::Requests) | (Weather::SwallowReplies, Direction::Replies) => continue,
             (Weather::Slow(time), _) => tokio::time::sleep(time).await,
             _ => {}

@@ -10,6 +10,8 @@ use crate::store::{StoreError, StoreErrorKind};
 pub(super) enum Fault {
     /// Another connection holds the lock, or keeps on writing the same rows. The same can be asked again.
     Locked,
+    /// The same, after a part of the batch was written: whose, nobody has read. The same can be asked again.
+    HalfWritten,
     /// The file, the disk, or the connection. The connection is not used again.
     Broken(Arc<dyn Error + Send + Sync>),
 }
@@ -25,10 +27,18 @@ struct Unopened {
 }
 
 impl Fault {
+    /// The same fault, to a batch of which a part was written before.
+    pub(super) fn half_way(self) -> Self {
+        match self {
+            Self::Locked => Self::HalfWritten,
+            fault => fault,
+        }
+    }
+
     /// The same fault, in opening this file.
     pub(super) fn opening(self, path: &Path) -> Self {
         match self {
-            Self::Locked => Self::Locked,
+            Self::Locked | Self::HalfWritten => self,
             Self::Broken(source) => Self::Broken(Arc::new(Unopened { path: path.into(), source })),
         }
     }
@@ -48,6 +58,8 @@ impl From<&Fault> for StoreError {
     fn from(fault: &Fault) -> Self {
         match fault {
             Fault::Locked => Self::new(StoreErrorKind::Locked),
+            // Not `Locked`, which says that nothing took effect: whoever claimed has to have the token released.
+            Fault::HalfWritten => Self::new(StoreErrorKind::TimedOut),
             Fault::Broken(error) => Self::unavailable(error.clone()),
         }
     }

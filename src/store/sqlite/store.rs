@@ -31,13 +31,20 @@ const LONGEST_PAUSE: Duration = Duration::from_millis(50);
 /// SQLite lets one connection write at a time. While a handler's transaction is open, a call that has to write waits, and fails
 /// with [`StoreErrorKind::Locked`] after [`lock_wait`](SqliteStoreBuilder::lock_wait): new events get a 503, and leases of running ones
 /// are not renewed. Keep transactions short; a third of the lease at the very most. Calls that only read are answered all the
-/// while: duplicates of completed events, and claims of what is in flight.
+/// while: duplicates of completed events, and claims of what is in flight. Where other processes wrote in between, so that a part
+/// of a batch may have been written, it is [`StoreErrorKind::TimedOut`] instead.
 ///
 /// # Clocks
 ///
 /// Leases are on the machine's boot clock: a jump of the wall clock moves none, and after a reboot all are over. (Where there is no
 /// `/proc`, on the time that has passed since the store was opened, counted from the wall clock's time then.) Retention is on the wall
 /// clock, being longer than machines stay up. All processes have to be on one machine, as SQLite's WAL mode demands anyway.
+///
+/// The boot clock is read from `/proc/uptime`, and has to be the same for all of them. Ordinary containers have the machine's.
+/// Under lxcfs (LXC, Incus) it begins with the container, and in a time namespace it may have an offset. Leases of processes
+/// with another clock then end too early, so that an event runs twice at once, or too late; and after a restart of such a
+/// container, which sets its clock back, its own of before seem to hold on for as long as it had been up. Do not share a file
+/// among containers like these, and have them see the machine's `/proc/uptime`.
 ///
 /// Clones share one connection.
 #[derive(Clone)]
@@ -110,17 +117,23 @@ impl SqliteStore {
     }
 
     /// Asks again while another connection holds the lock, until the wait is over. Between the questions, and not in one:
-    /// a batch that waited would keep those waiting who only read.
+    /// a batch that waited would keep those waiting who only read. In the end the error says whether any of the questions may
+    /// have taken effect.
     async fn unless_locked<T, F>(&self, ask: impl Fn() -> F) -> Result<T, StoreError>
     where
         F: Future<Output = Result<T, StoreError>>,
     {
         let until = Instant::now() + self.lock_wait;
         let mut pause = FIRST_PAUSE;
+        let mut kind = StoreErrorKind::Locked;
         loop {
             match ask().await {
-                Err(error) if error.kind() == StoreErrorKind::Locked && Instant::now() < until => {}
+                Err(error) if error.kind() == StoreErrorKind::Locked => {}
+                Err(error) if error.kind() == StoreErrorKind::TimedOut => kind = StoreErrorKind::TimedOut,
                 answer => return answer,
+            }
+            if Instant::now() >= until {
+                return Err(StoreError::new(kind));
             }
             tokio::time::sleep_until(until.min(Instant::now() + pause)).await;
             pause = (pause * 2).min(LONGEST_PAUSE);

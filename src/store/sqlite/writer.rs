@@ -88,18 +88,20 @@ impl Writer {
     /// already is then found under its own token.
     async fn run<'b>(&self, connection: &mut SqliteConnection, batch: &'b [Question]) -> (Plan<'b>, Result<(), Fault>) {
         let mut plan = Plan::of_nothing();
-        for _ in 0..ATTEMPTS {
+        for attempt in 0..ATTEMPTS {
+            // An attempt before this one may have written a part.
+            let fault = |fault: Fault| Err(if attempt > 0 { fault.half_way() } else { fault });
             plan = match self.plan(connection, batch).await {
                 Ok(plan) => plan,
-                Err(fault) => return (plan, Err(fault)),
+                Err(error) => return (plan, fault(error)),
             };
             match self.write(connection, &plan).await {
                 Ok(true) => return (plan, Ok(())),
                 Ok(false) => {}
-                Err(fault) => return (plan, Err(fault)),
+                Err(error) => return (plan, fault(error)),
             }
         }
-        (plan, Err(Fault::Locked))
+        (plan, Err(Fault::HalfWritten))
     }
 
     async fn plan<'b>(&self, connection: &mut SqliteConnection, batch: &'b [Question]) -> Result<Plan<'b>, Fault> {

@@ -89,7 +89,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
     line.finish();
     drop(stop);
     working.await?;
-    println!("{}; {} handled, each once", Summary::of(&sent.lock().await), handled.load(Ordering::Relaxed));
+    println!("{}; {} handled", Summary::of(&sent.lock().await), handled.load(Ordering::Relaxed));
     Ok(())
 }
 
@@ -101,19 +101,21 @@ async fn on_event(State((time, handled)): State<(Duration, Arc<AtomicU64>)>, _: 
 /// Sends events at a steady rate, and notes down how long each acknowledgement took.
 async fn send(app: Router, sender: TestSender, rate: u64, seconds: u64, sent: Arc<Mutex<Vec<Duration>>>) {
     let run = std::process::id();
+    let mut deliveries = tokio::task::JoinSet::new();
     let mut ticks = interval(Duration::from_secs(1) / u32::try_from(rate.max(1)).unwrap_or(u32::MAX));
     ticks.set_missed_tick_behavior(MissedTickBehavior::Burst);
     for n in 0..rate * seconds {
         ticks.tick().await;
         let delivery = sender.deliver(format!(r#"{{"id":"evt_{run}_{n}","type":"demo"}}"#));
         let (app, sent) = (app.clone(), sent.clone());
-        tokio::spawn(async move {
+        deliveries.spawn(async move {
             let began = Instant::now();
             let answer = app.oneshot(delivery.request::<Body>()).await.expect("a router cannot fail");
             assert_eq!(answer.status(), StatusCode::OK);
             sent.lock().await.push(began.elapsed());
         });
     }
+    deliveries.join_all().await;
 }
 
 /// How long acknowledgements took.

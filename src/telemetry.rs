@@ -26,7 +26,6 @@ impl Delivered<'_> {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Attempted {
     Completed,
-    CompletionPending,
     Retried,
     Buried,
     Released,
@@ -39,7 +38,6 @@ impl Attempted {
     const fn as_str(self) -> &'static str {
         match self {
             Self::Completed => "completed",
-            Self::CompletionPending => "completion_pending",
             Self::Retried => "retried",
             Self::Buried => "buried",
             Self::Released => "released",
@@ -149,7 +147,7 @@ mod traced {
             };
         }
         match attempted {
-            Attempted::Buried | Attempted::CompletionPending => audit!(Level::ERROR),
+            Attempted::Buried => audit!(Level::ERROR),
             Attempted::Retried | Attempted::Lost | Attempted::Unknown => audit!(Level::WARN),
             Attempted::Completed | Attempted::Released => audit!(Level::INFO),
         }
@@ -167,11 +165,11 @@ mod traced {
         tell!(warn, key, "the claim is no longer held: it could not be renewed, or another delivery took it over");
     }
 
-    pub(crate) fn completion_retried(key: &EventKey, hold: Option<Hold>) {
+    pub(crate) fn settled_late(key: &EventKey, hold: Option<Hold>) {
         match hold {
-            Some(Hold::Held) => tell!(info, key, "the late completion is stored"),
-            Some(Hold::Lost) => tell!(error, key, "the late completion was refused: another delivery ran the event"),
-            None => tell!(error, key, "the completion could not be stored: a later delivery may run the event again"),
+            Some(Hold::Held) => tell!(info, key, "the store was told late how the event ended"),
+            Some(Hold::Lost) => tell!(error, key, "the late settlement was refused: another delivery ran the event"),
+            None => tell!(error, key, "the store could not be told how the event ended: it may run again"),
         }
     }
 
@@ -302,7 +300,7 @@ mod silent {
     pub(crate) fn lease_failed(_: &StoreError) {}
     pub(crate) fn store_failed(_: &str, _: &EventKey, _: &StoreError) {}
     pub(crate) fn claim_lost(_: &EventKey) {}
-    pub(crate) fn completion_retried(_: &EventKey, _: Option<Hold>) {}
+    pub(crate) fn settled_late(_: &EventKey, _: Option<Hold>) {}
     pub(crate) fn drained(_: usize) {}
     pub(crate) fn store_filling(_: usize, _: usize) {}
     pub(crate) fn circuit_opened(_: u32, _: Duration) {}

@@ -14,6 +14,8 @@ mod failing;
 mod limits;
 #[path = "inbox/ordering.rs"]
 mod ordering;
+#[path = "inbox/outages.rs"]
+mod outages;
 #[path = "inbox/rolling.rs"]
 mod rolling;
 #[path = "inbox/running.rs"]

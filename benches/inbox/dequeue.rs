@@ -1,4 +1,4 @@
-//! What leasing and completing a batch costs on Postgres, with a thousand events waiting and with a million.
+//! What leasing a batch costs on Postgres, with a thousand events waiting and with a million.
 
 use std::time::{Duration, Instant};
 

@@ -14,7 +14,8 @@ use crate::events::accepts;
 use crate::report::{Report, median};
 use crate::site::Sites;
 
-const CONCURRENCY: usize = 16;
+/// What a worker runs at once unless told otherwise.
+const CONCURRENCY: usize = 64;
 
 pub(crate) async fn measure(report: &mut Report, effort: Effort, sites: &Sites) {
     let events = (20_000.0 * effort.operations) as usize;
@@ -44,7 +45,7 @@ pub(crate) async fn measure(report: &mut Report, effort: Effort, sites: &Sites) 
 
 async fn drain(sites: &Sites) -> f64 {
     let handlers = Router::new().route("/webhooks", post(async |_: WebhookEvent| {}));
-    let worker = Worker::new(sites.postgres.clone(), handlers).concurrency(CONCURRENCY).expect("some");
+    let worker = Worker::new(sites.postgres.clone(), handlers);
     let begun = Instant::now();
     let drained = worker.run_until_idle().await;
     drained as f64 / begun.elapsed().as_secs_f64()

@@ -33,16 +33,30 @@ pub(crate) struct Unreadable;
 pub(crate) fn is_kept_by_default(name: &HeaderName) -> bool {
     const HOP_BY_HOP: [&str; 8] =
         ["connection", "keep-alive", "proxy-connection", "te", "trailer", "transfer-encoding", "upgrade", "expect"];
-    const TELLING: [&str; 8] = ["auth", "cookie", "hmac", "key", "passw", "secret", "signature", "token"];
+    const TELLING: [&str; 12] = [
+        "authenti",
+        "authoriz",
+        "cookie",
+        "credential",
+        "hmac",
+        "key",
+        "passw",
+        "proof",
+        "secret",
+        "signature",
+        "token",
+        "verification",
+    ];
+    // What events are known by, and no credentials.
+    const PLAIN: [&str; 3] = ["i-twilio-idempotency-token", "idempotency-key", "x-event-key"];
     let name = name.as_str();
-    // An idempotency key is what the event is known by, and no credential.
-    name == "idempotency-key" || !(HOP_BY_HOP.contains(&name) || TELLING.iter().any(|telling| name.contains(telling)))
+    PLAIN.contains(&name) || !(HOP_BY_HOP.contains(&name) || TELLING.iter().any(|telling| name.contains(telling)))
 }
 
 pub(crate) fn write(parts: &Parts, keep: &KeepHeader, facts: &KeptFacts) -> Bytes {
     let mut head = BytesMut::with_capacity(512);
     let signed_at = facts.signed_at.map_or_else(|| "-".to_owned(), |time| unix_millis(time).to_string());
-    let target = parts.uri.path_and_query().map_or("/", |target| target.as_str());
+    let target = &parts.uri;
     let retention = facts.retention.as_millis();
     let lines = format!(
         "{} {target}\n{signed_at} {retention} {} {} {} {}\n\n",
@@ -131,6 +145,7 @@ mod tests {
             .header("x-gitlab-token", "hush")
             .header("stripe-signature", "t=1,v1=ab")
             .header("cookie", "a=b")
+            .header("plaid-verification", "a.b.c")
             .header("connection", "close");
         request.body(()).expect("a request").into_parts().0
     }
@@ -145,13 +160,22 @@ mod tests {
     }
 
     #[test]
+    fn host_of_http_2_comes_back() {
+        let (parts, ()) = Request::post("https://receiver.example/hook?a=b").body(()).expect("a request").into_parts();
+        let (came, _) = read(&write(&parts, &|_| true, &some_facts())).expect("a head");
+        assert_eq!(came.uri, parts.uri);
+    }
+
+    #[test]
     fn credentials_and_hop_by_hop_headers_are_left_out() {
         let (came, _) = read(&write(&parts(), &is_kept_by_default, &some_facts())).expect("a head");
         let mut kept: Vec<_> = came.headers.keys().map(HeaderName::as_str).collect();
         kept.sort_unstable();
         assert_eq!(kept, ["content-type", "x-empty", "x-many", "x-odd"]);
         assert!(is_kept_by_default(&HeaderName::from_static("idempotency-key")));
-        assert!(is_kept_by_default(&HeaderName::from_static("x-github-event")));
+        for name in ["x-github-event", "x-event-key", "x-author", "i-twilio-idempotency-token"] {
+            assert!(is_kept_by_default(&HeaderName::from_static(name)), "{name}");
+        }
         assert!(!is_kept_by_default(&HeaderName::from_static("authorization")));
     }
 

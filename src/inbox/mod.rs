@@ -41,7 +41,7 @@
 //! | the store is away | 503 | 503; workers wait until it is back |
 //! | exactly-once effect | `complete_in` on Postgres and SQLite | the same |
 //!
-//! Every store of this crate is an [`Inbox`], so both can share one during a rolling deploy: what is queued counts as done to an
+//! The memory store, SQLite, Redis and Postgres are an [`Inbox`] each, so both can share one during a rolling deploy: what is queued counts as done to an
 //! inline receiver, and what runs inline is in flight to an inbox, never 200. How durable an accepted event is, is the store's
 //! business: [memory](crate::store::MemoryStore) forgets it with the process, Redis keeps it as its AOF is configured, SQLite and Postgres keep it.
 //!

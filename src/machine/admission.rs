@@ -6,7 +6,7 @@ use tokio::sync::{Notify, watch};
 use crate::rejection::RejectionKind;
 
 /// Counts what is running, and closes for the drain.
-pub(super) struct Gate {
+pub(crate) struct Gate {
     running: AtomicUsize,
     /// The phase, for those who only look; those who wait for it get it from `phases`.
     phase: AtomicU8,
@@ -25,7 +25,7 @@ pub(super) enum Phase {
 }
 
 /// The right to run one delivery; counted until it is dropped.
-pub(super) struct Admission(Arc<Gate>);
+pub(crate) struct Admission(Arc<Gate>);
 
 impl Gate {
     pub(super) fn new() -> Self {

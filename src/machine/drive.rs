@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-use super::admission::{Gate, Phase};
+use super::admission::{Admission, Gate, Phase};
 use super::claiming::Claiming;
 use super::deadline::unless;
 use super::drain::DrainHandle;
@@ -77,10 +77,10 @@ impl Record {
 pub(crate) enum Ended {
     /// The work ran to its end.
     Ran(Settled),
-    /// The work panicked, and its claim is released.
-    Panicked,
-    /// The work could not start; nothing was claimed.
-    NotReady,
+    /// The work panicked, and this became of its claim.
+    Panicked(Settled),
+    /// The work could not start; this became of its claim, if it had one.
+    NotReady(Option<Settled>),
     /// Not run here: it is durably queued.
     Accepted,
     /// Completed or queued before: nothing to do.
@@ -133,7 +133,7 @@ impl Machine {
         }
     }
 
-    /// An event whose claim was leased at `since`, for this attempt: run, settled.
+    /// An event whose claim was leased at `since`, for this attempt: run, settled. The caller has it [counted](Self::hold).
     pub(crate) async fn resume(
         self: &Arc<Self>,
         terms: &Terms,
@@ -143,13 +143,17 @@ impl Machine {
     ) -> Ended {
         claimant.enter(Stage::Engaged);
         self.took(terms, claimant, Some(attempt));
-        let admission = self.gate.hold();
-        Run { machine: self, terms, claimant, admission, since }.finish(work).await
+        Run { machine: self, terms, claimant, admission: None, since }.finish(work).await
     }
 
-    /// Whether the work of `key` is done here, and the store could not be told of it yet.
-    pub(crate) fn is_completion_pending(&self, key: &EventKey) -> bool {
-        self.pending.get(key).is_some()
+    /// What came of the work of `key`, if it is done here and the store could not be told of it yet.
+    pub(crate) fn pending_record(&self, key: &EventKey) -> Option<Record> {
+        self.pending.record(key)
+    }
+
+    /// Counts something that the drain is to wait for.
+    pub(crate) fn hold(&self) -> Admission {
+        self.gate.hold()
     }
 
     /// A place to run in, readiness, the replay guard, and the claim, in this order: a claim must not age while its work queues.
@@ -169,7 +173,7 @@ impl Machine {
         match Claiming::new(self, terms, claimant).ask().await {
             Some(Claim::Fresh { attempt }) => {
                 self.took(terms, claimant, attempt);
-                Ok(Run { machine: self, terms, claimant, admission, since })
+                Ok(Run { machine: self, terms, claimant, admission: Some(admission), since })
             }
             Some(Claim::InFlight { same_body }) => {
                 body_changed(terms, claimant, same_body)?;
@@ -200,7 +204,7 @@ impl Machine {
         };
         self.took(terms, claimant, attempt);
         match self.gate.enter(terms.max_running) {
-            Ok(admission) => Ok(Run { machine: self, terms, claimant, admission, since }),
+            Ok(admission) => Ok(Run { machine: self, terms, claimant, admission: Some(admission), since }),
             Err(full) => {
                 self.release_in_background(terms, claimant);
                 Err(Ended::refused(full))
@@ -216,7 +220,7 @@ impl Machine {
 
     /// Waits for the work to be ready, though not for ever, nor beyond the drain's deadline.
     async fn ready(&self, terms: &Terms, work: &mut impl Work) -> Result<(), Ended> {
-        let ready = pin!(async { work.ready().await.map_err(|NotReady| Ended::NotReady) });
+        let ready = pin!(async { work.ready().await.map_err(|NotReady| Ended::NotReady(None)) });
         unless(ready, || async {
             let aborted = within(terms.ready_wait, self.gate.reached(Phase::Aborting)).await;
             let why = if aborted.is_some() { RejectionKind::Draining } else { RejectionKind::Busy };

@@ -37,7 +37,7 @@ impl Machine {
         match (released, verdict) {
             (None, _) => Settled::Unknown,
             (Some(_), Verdict::Complete(_)) => Settled::NotCommitted,
-            (Some(_), Verdict::Release(_)) => Settled::Released,
+            (Some(hold), Verdict::Release(_)) => Settled::Released(Some(hold)),
         }
     }
 

@@ -25,6 +25,7 @@ pub use self::drain::{DrainHandle, Drained};
 use crate::claimant::Claimant;
 
 pub(crate) use self::{
+    admission::Admission,
     deadline::{Deadline, either, within},
     detach::DetachOnDrop,
     drive::{Ended, Machine, NotReady, Record, Verdict, Work},

@@ -2,7 +2,7 @@ use std::collections::HashMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use super::Claimant;
+use super::{Claimant, Record};
 use crate::EventKey;
 use crate::store::{ClaimToken, Fingerprint};
 
@@ -11,7 +11,13 @@ use crate::store::{ClaimToken, Fingerprint};
 #[derive(Default)]
 pub(super) struct PendingCompletions {
     count: AtomicUsize,
-    keys: Mutex<HashMap<EventKey, (ClaimToken, Fingerprint)>>,
+    keys: Mutex<HashMap<EventKey, Pending>>,
+}
+
+struct Pending {
+    token: ClaimToken,
+    fingerprint: Fingerprint,
+    record: Record,
 }
 
 impl PendingCompletions {
@@ -20,12 +26,19 @@ impl PendingCompletions {
         if self.count.load(Ordering::Acquire) == 0 {
             return None;
         }
-        self.lock().get(key).map(|(_, fingerprint)| *fingerprint)
+        self.lock().get(key).map(|pending| pending.fingerprint)
     }
 
-    pub(super) fn remember(&self, claimant: &Claimant) {
+    /// What is to be remembered of `key`, if a completion of it is pending.
+    pub(super) fn record(&self, key: &EventKey) -> Option<Record> {
+        self.get(key)?;
+        self.lock().get(key).map(|pending| pending.record.clone())
+    }
+
+    pub(super) fn remember(&self, claimant: &Claimant, record: &Record) {
+        let (token, fingerprint, record) = (claimant.token, claimant.fingerprint, record.clone());
         let mut keys = self.lock();
-        keys.insert(claimant.key.clone(), (claimant.token, claimant.fingerprint));
+        keys.insert(claimant.key.clone(), Pending { token, fingerprint, record });
         self.count.store(keys.len(), Ordering::Release);
     }
 
@@ -35,13 +48,13 @@ impl PendingCompletions {
             return;
         }
         let mut keys = self.lock();
-        if keys.get(&claimant.key).is_some_and(|(token, _)| *token == claimant.token) {
+        if keys.get(&claimant.key).is_some_and(|pending| pending.token == claimant.token) {
             keys.remove(&claimant.key);
             self.count.store(keys.len(), Ordering::Release);
         }
     }
 
-    fn lock(&self) -> MutexGuard<'_, HashMap<EventKey, (ClaimToken, Fingerprint)>> {
+    fn lock(&self) -> MutexGuard<'_, HashMap<EventKey, Pending>> {
         self.keys.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -22,7 +22,8 @@ pub(super) struct Run<'a> {
     pub(super) machine: &'a Arc<Machine>,
     pub(super) terms: &'a Terms,
     pub(super) claimant: &'a Arc<Claimant>,
-    pub(super) admission: Admission,
+    /// Unless whoever resumed it holds one.
+    pub(super) admission: Option<Admission>,
     /// When the claim was asked for: its lease began then, or later.
     pub(super) since: Instant,
 }
@@ -46,8 +47,8 @@ impl Run<'_> {
         let settled = self.settle(verdict).await;
         match worked {
             Worked::Done => Ended::Ran(settled),
-            Worked::NotReady => Ended::NotReady,
-            Worked::Panicked => Ended::Panicked,
+            Worked::NotReady => Ended::NotReady(Some(settled)),
+            Worked::Panicked => Ended::Panicked(settled),
             Worked::Dropped(why) => Ended::Refused(why.into()),
         }
     }

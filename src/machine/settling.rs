@@ -32,10 +32,11 @@ pub(crate) enum Settled {
     CompletionPending,
     /// Completed as failed for good.
     Failed,
-    Released,
+    /// Given back; what the store said to that, if it could be asked.
+    Released(Option<Hold>),
     /// The handler answered as if it had committed the completion, and had not: released.
     NotCommitted,
-    /// The store cannot say what became of the handler's transaction.
+    /// The store cannot say what became of the claim.
     Unknown,
     /// Another delivery took the claim over: what this one did is not the event's outcome.
     Lost,
@@ -44,40 +45,53 @@ pub(crate) enum Settled {
 impl Run<'_> {
     /// Completes or releases the claim.
     pub(super) async fn settle(self, verdict: Verdict) -> Settled {
-        let Self { machine, terms, claimant, admission, .. } = self;
-        if claimant.is_enlisted() {
-            return machine.settle_enlisted(terms, claimant, &verdict).await;
+        if self.claimant.is_enlisted() {
+            return self.machine.settle_enlisted(self.terms, self.claimant, &verdict).await;
         }
-        let record = match verdict {
-            Verdict::Complete(record) => record,
-            Verdict::Release(setback) => {
-                machine.release(terms, claimant, setback.as_ref()).await;
-                return Settled::Released;
+        match verdict {
+            Verdict::Complete(record) => self.complete(record).await,
+            Verdict::Release(setback) => self.set_back(setback).await,
+        }
+    }
+
+    async fn complete(self, record: Record) -> Settled {
+        let Self { machine, terms, claimant, admission, .. } = self;
+        let completed = if record.failed { Settled::Failed } else { Settled::Completed };
+        let hold = machine.complete_first(terms, claimant, &record).await;
+        if hold != Some(Hold::Lost) {
+            // Though the store may not have been told, the work is done: those who wait for it may be.
+            machine.waiters.ended(&claimant.key, Ending::Completed);
+        }
+        let hold = match hold {
+            Some(hold) => Some(hold),
+            None => {
+                let retry = Retry::new(machine, terms, claimant, Verdict::Complete(record), admission);
+                if !terms.settle_in_place {
+                    tokio::spawn(async move { retry.until_settled().await });
+                    return Settled::CompletionPending;
+                }
+                retry.until_settled().await
             }
         };
-        match machine.complete_first(terms, claimant, &record).await {
-            Some(Hold::Held) => {
-                machine.waiters.ended(&claimant.key, Ending::Completed);
-                if record.failed { Settled::Failed } else { Settled::Completed }
-            }
+        match hold {
+            Some(Hold::Held) => completed,
             Some(Hold::Lost) => {
                 claimant.lost();
                 Settled::Lost
             }
-            None => {
-                // The work is done, whatever the store says: those who wait for it may be told.
-                machine.waiters.ended(&claimant.key, Ending::Completed);
-                let retry = Retry {
-                    machine: machine.clone(),
-                    terms: terms.clone(),
-                    claimant: claimant.clone(),
-                    record,
-                    admission,
-                };
-                tokio::spawn(retry.until_settled());
-                Settled::CompletionPending
-            }
+            None => Settled::Unknown,
         }
+    }
+
+    async fn set_back(self, setback: Option<Setback>) -> Settled {
+        let Self { machine, terms, claimant, admission, .. } = self;
+        let released = machine.release(terms, claimant, setback.as_ref()).await;
+        // Of an inline delivery the sender knows of the failure, and the lease ends by itself. Nobody else knows of an attempt.
+        if released.is_some() || setback.is_none() || !terms.settle_in_place {
+            return Settled::Released(released);
+        }
+        let retry = Retry::new(machine, terms, claimant, Verdict::Release(setback), admission);
+        Settled::Released(retry.until_settled().await)
     }
 }
 
@@ -87,13 +101,13 @@ impl Machine {
     async fn complete_first(&self, terms: &Terms, claimant: &Claimant, record: &Record) -> Option<Hold> {
         let completing = pin!(self.complete(terms, claimant, record));
         let hold = unless(completing, || {
-            self.pending.remember(claimant);
+            self.pending.remember(claimant, record);
             std::future::pending()
         })
         .await;
         match hold {
             Some(_) => self.pending.forget(claimant),
-            None => self.pending.remember(claimant),
+            None => self.pending.remember(claimant, record),
         }
         hold
     }
@@ -107,7 +121,7 @@ impl Machine {
     }
 
     /// Gives the claim back, so that the sender's retry runs. If the store cannot be asked, the lease ends by itself.
-    pub(super) async fn release(&self, terms: &Terms, claimant: &Claimant, setback: Option<&Setback>) {
+    pub(super) async fn release(&self, terms: &Terms, claimant: &Claimant, setback: Option<&Setback>) -> Option<Hold> {
         claimant.lost();
         let claim = claimant.request(terms.lease);
         let answer = self.give_back(claimant, &claim, setback);
@@ -116,6 +130,7 @@ impl Machine {
         if released != Some(Hold::Lost) {
             self.waiters.ended(&claimant.key, Ending::Failed);
         }
+        released
     }
 
     /// Releases the claim; as a failed attempt, if there was a setback.
@@ -146,27 +161,38 @@ impl Machine {
     }
 }
 
-/// A completion that the store could not be told of. It keeps the admission, so that the drain waits for it.
+/// An ending that the store could not be told of. It keeps the admission, so that the drain waits for it.
 struct Retry {
     machine: Arc<Machine>,
     terms: Terms,
     claimant: Arc<Claimant>,
-    record: Record,
-    admission: Admission,
+    verdict: Verdict,
+    _admission: Option<Admission>,
 }
 
 impl Retry {
+    fn new(
+        machine: &Arc<Machine>,
+        terms: &Terms,
+        claimant: &Arc<Claimant>,
+        verdict: Verdict,
+        admission: Option<Admission>,
+    ) -> Self {
+        let (machine, terms, claimant) = (machine.clone(), terms.clone(), claimant.clone());
+        Self { machine, terms, claimant, verdict, _admission: admission }
+    }
+
     /// Asks until the store confirms or refuses, with the lease renewed meanwhile.
-    async fn until_settled(self) {
-        let renewal = Renewal::start(&self.machine, &self.terms, &self.claimant, Instant::now());
+    async fn until_settled(&self) -> Option<Hold> {
+        let _renewal = Renewal::start(&self.machine, &self.terms, &self.claimant, Instant::now());
         let aborted = async {
             self.machine.gate.reached(Phase::Aborting).await;
             None
         };
         let hold = either(self.ask(), aborted).await;
-        telemetry::completion_retried(&self.claimant.key, hold);
+        telemetry::settled_late(&self.claimant.key, hold);
         self.machine.pending.forget(&self.claimant);
-        drop((renewal, self.admission));
+        hold
     }
 
     async fn ask(&self) -> Option<Hold> {
@@ -174,7 +200,11 @@ impl Retry {
         let mut backoff = Backoff::new(FIRST_PAUSE, LONGEST_PAUSE);
         while started.elapsed() < GIVE_UP_AFTER {
             backoff.pause().await;
-            let hold = self.machine.complete(&self.terms, &self.claimant, &self.record).await;
+            let Self { machine, terms, claimant, .. } = self;
+            let hold = match &self.verdict {
+                Verdict::Complete(record) => machine.complete(terms, claimant, record).await,
+                Verdict::Release(setback) => machine.release(terms, claimant, setback.as_ref()).await,
+            };
             if hold.is_some() {
                 return hold;
             }

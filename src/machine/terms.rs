@@ -12,6 +12,8 @@ pub(crate) struct Terms {
     pub(crate) max_waiting_per_key: usize,
     pub(crate) detach: bool,
     pub(crate) drop_when_lost: bool,
+    /// Nobody waits for an answer: a store that cannot be told how the work ended is waited for.
+    pub(crate) settle_in_place: bool,
     pub(crate) body_change: BodyChange,
 }
 
@@ -34,6 +36,7 @@ impl Default for Terms {
             max_waiting_per_key: 64,
             detach: true,
             drop_when_lost: false,
+            settle_in_place: false,
             body_change: BodyChange::Duplicate,
         }
     }

@@ -122,14 +122,14 @@ fn conclude<R, E>(
         // Its transaction may have been committed all the same.
         (Ended::Ran(Settled::Completed), Some(Err(error))) => return (Err(error), Outcome::Completed, None),
         (Ended::Ran(_), Some(Err(error))) => return (Err(error), Outcome::Released, None),
-        (Ended::NotReady, Some(output)) => {
+        (Ended::NotReady(_), Some(output)) => {
             return (output.map(|response| pass_on(response, Outcome::NotReady)), Outcome::NotReady, None);
         }
         (Ended::Accepted, _) => return (Ok(config.answer_accepted()), Outcome::Accepted, None),
         (Ended::Duplicate, _) => return (Ok(config.answer_duplicate(key)), Outcome::Duplicate, None),
         (Ended::Refused(rejection), _) => return refused(rejection),
         // Only a panic leaves no output behind.
-        (Ended::Panicked | Ended::Ran(_) | Ended::NotReady, _) => {
+        (Ended::Panicked(_) | Ended::Ran(_) | Ended::NotReady(_), _) => {
             return (Ok(Config::answer_panic()), Outcome::Panicked, None);
         }
     };
@@ -141,7 +141,7 @@ fn conclude<R, E>(
         Settled::Completed => Outcome::Completed,
         Settled::CompletionPending => Outcome::CompletionPending,
         Settled::Failed => Outcome::Failed,
-        Settled::Released | Settled::NotCommitted => Outcome::Released,
+        Settled::Released(_) | Settled::NotCommitted => Outcome::Released,
         Settled::Unknown => return refused(RejectionKind::StoreUnavailable.into()),
         Settled::Lost => return refused(RejectionKind::ClaimLost.into()),
     };

@@ -68,10 +68,17 @@ impl Config {
         if let Some(keeping) = &self.keeping
             && let Some(backlog) = &keeping.backlog
             && backlog.is_full(&keeping.inbox, self.terms.claim_deadline).await
+            && !self.has(&keeping.inbox, claimant).await
         {
             return Ended::Refused(RejectionKind::Backlogged.into());
         }
         self.machine.accept(&self.terms, claimant).await
+    }
+
+    /// Whether the event is in the inbox already: a duplicate adds nothing to it.
+    async fn has(&self, inbox: &AnyInbox, claimant: &Claimant) -> bool {
+        let kept = within(self.terms.claim_deadline, inbox.get(&claimant.key)).await;
+        matches!(kept, Some(Ok(Some(_))))
     }
 }
 
@@ -95,8 +102,8 @@ impl Backlog {
         }
         let _looking = Looking(&self.looking);
         // An inbox that cannot be asked says so when the event is put to it.
-        let Some(Ok(waiting)) = within(deadline, inbox.waiting(self.limit)).await else { return false };
-        let full = waiting >= self.limit;
+        let waiting = within(deadline, inbox.waiting(self.limit)).await;
+        let full = matches!(waiting, Some(Ok(waiting)) if waiting >= self.limit);
         *self.seen.lock().unwrap_or_else(PoisonError::into_inner) = Some((Instant::now(), full));
         full
     }

@@ -221,7 +221,8 @@ impl WebhookLayer {
     }
 
     /// Which of the handler's statuses complete an event; all others release it (default: 2xx completes). A
-    /// [`Failure`](crate::handler::Failure) in the response's extensions goes before.
+    /// [`Failure`](crate::handler::Failure) in the response's extensions goes before. Behind an inbox it is the
+    /// [worker's](crate::Worker::complete_when) that counts.
     #[must_use]
     pub fn complete_when(self, completes: impl Fn(StatusCode) -> bool + Send + Sync + 'static) -> Self {
         self.with(|config| config.completes = Arc::new(completes))
@@ -270,7 +271,8 @@ impl WebhookLayer {
     }
 
     /// Drops the handler as soon as its claim is known to be lost. By default it runs on, and
-    /// [`is_held`](crate::WebhookEvent::is_held) tells it.
+    /// [`is_held`](crate::WebhookEvent::is_held) tells it. Behind an inbox it is the
+    /// [worker's](crate::Worker::cancel_on_lost_claim) that counts.
     #[must_use]
     pub fn cancel_on_lost_claim(self) -> Self {
         self.with(|config| config.terms.drop_when_lost = true)
@@ -296,15 +298,15 @@ impl WebhookLayer {
     }
 
     /// Which headers an inbox keeps for the worker's request. By default all but hop-by-hop ones and whatever may be a credential
-    /// or a signature, by its name. Without effect if there is no inbox.
+    /// or a signature, by its name. The URL is kept as it is, with its query. Without effect if there is no inbox.
     #[must_use]
     pub fn keep_headers(self, keep: impl Fn(&HeaderName) -> bool + Send + Sync + 'static) -> Self {
         self.with_keeping(|keeping| keeping.headers = Arc::new(keep))
     }
 
     /// How many events may wait in the inbox (default: any number). From then on deliveries get a 503 with `Retry-After`, so that
-    /// workers that fell behind do not fill the disk. Looked at once a second, so some more may get in. Without effect if there
-    /// is no inbox.
+    /// workers that fell behind do not fill the disk; duplicates of what is there are still answered. Looked at once a second, so
+    /// some more may get in. Without effect if there is no inbox.
     ///
     /// # Errors
     /// When it is zero.

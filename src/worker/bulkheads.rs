@@ -20,6 +20,14 @@ pub(super) struct Limits {
     pub(super) per_type: Option<usize>,
 }
 
+impl Limits {
+    /// No more than this of one kind may run: to lease more at once would be to put most of it back.
+    pub(super) fn of_one_kind(&self) -> usize {
+        let per_kind = [self.per_endpoint, self.per_type].into_iter().flatten().min();
+        per_kind.unwrap_or(usize::MAX)
+    }
+}
+
 #[derive(Default)]
 struct Running {
     in_all: usize,

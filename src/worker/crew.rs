@@ -7,6 +7,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use http::{Request, Response};
 use http_body_util::Full;
+use tokio::task::JoinSet;
 use tokio::time::Instant;
 use tower_service::Service;
 
@@ -107,7 +108,7 @@ where
     /// Leases what there is room for, and starts it.
     async fn lease(&self) -> Result<usize, StoreError> {
         let Shared { inbox, terms, bulkheads, endpoints, batch, .. } = &*self.shared;
-        let limit = bulkheads.room().min(*batch);
+        let limit = bulkheads.room().min(*batch).min(bulkheads.limits.of_one_kind());
         if limit == 0 {
             return Ok(0);
         }
@@ -118,33 +119,39 @@ where
         let since = Instant::now();
         let leased = within(terms.claim_deadline, inbox.lease(&request)).await;
         let leased = leased.unwrap_or_else(|| Err(StoreError::new(StoreErrorKind::TimedOut)))?;
-        let mut started = 0;
+        let (mut started, mut surplus) = (0, Vec::new());
         for event in leased {
             match bulkheads.enter(&event) {
                 Some(place) => {
                     self.start(event, since, place);
                     started += 1;
                 }
-                None => self.put_back(&event),
+                None => surplus.push(event),
             }
         }
+        self.put_back(surplus).await;
         Ok(started)
     }
 
     fn start(&self, event: Leased, since: Instant, place: Place) {
         let job = Job::new(self.shared.clone(), self.service.clone(), event, since);
         let claimant = job.claimant.clone();
-        tokio::spawn(DetachOnDrop::new(Box::pin(job.run(place)), claimant, true));
+        // Here and not in the task: a drain that begins before that is first polled has to wait for it, too.
+        let admission = self.shared.machine.hold();
+        tokio::spawn(DetachOnDrop::new(Box::pin(job.run(place, admission)), claimant, true));
     }
 
     /// More of one kind were leased than may run: the next lease leaves that kind out.
-    fn put_back(&self, event: &Leased) {
-        let (inbox, key, token) = (self.shared.inbox.clone(), event.key.clone(), event.token);
-        let deadline = self.shared.terms.claim_deadline;
-        tokio::spawn(async move {
-            // If it cannot be, its lease ends by itself.
-            let _ = within(deadline, inbox.release(&key, token)).await;
-        });
+    async fn put_back(&self, surplus: Vec<Leased>) {
+        let mut releases = JoinSet::new();
+        for event in surplus {
+            let (inbox, deadline) = (self.shared.inbox.clone(), self.shared.terms.claim_deadline);
+            releases.spawn(async move {
+                // If it cannot be, its lease ends by itself.
+                let _ = within(deadline, inbox.release(&event.key, event.token)).await;
+            });
+        }
+        releases.join_all().await;
     }
 }
 

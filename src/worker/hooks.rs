@@ -1,3 +1,4 @@
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
 use crate::EventKey;
@@ -29,13 +30,16 @@ pub(super) struct Hooks {
 
 impl Hooks {
     pub(super) fn buried(&self, letter: &DeadLetter<'_>) {
-        if letter.permanent
-            && let Some(hook) = &self.on_permanent
-        {
-            hook(letter);
+        if letter.permanent {
+            call(self.on_permanent.as_deref(), letter);
         }
-        if let Some(hook) = &self.on_dead_letter {
-            hook(letter);
-        }
+        call(self.on_dead_letter.as_deref(), letter);
+    }
+}
+
+/// One that panics keeps nobody else from being told.
+fn call(hook: Option<&Hook>, letter: &DeadLetter<'_>) {
+    if let Some(hook) = hook {
+        let _ = catch_unwind(AssertUnwindSafe(|| hook(letter)));
     }
 }

@@ -12,18 +12,18 @@ use tower_service::Service;
 use super::bulkheads::Place;
 use super::crew::Shared;
 use super::hooks::DeadLetter;
-use crate::claimant::Claimant;
+use crate::claimant::{Claimant, Stage};
 use crate::event::{Facts, Provenance, WebhookEvent};
 use crate::inbox::head::{self, KeptFacts, Unreadable};
 use crate::inbox::{LAPSED, Leased};
 use crate::judge::judge;
-use crate::machine::{Ended, NotReady, Record, Settled, Terms, Verdict, Work};
+use crate::machine::{Admission, Ended, NotReady, Record, Settled, Terms, Verdict, Work};
+use crate::store::Hold;
 use crate::store::erased::Setback;
 use crate::telemetry::{self, Attempted, Delivered};
 
 const SUPERSEDED: &str = "superseded by a newer event of the same resource";
 const UNREADABLE: &str = "the stored request is not one that this version wrote";
-const DONE_BEFORE: &str = "done before, and the store told late";
 
 /// One event that was leased, and what is to be done with it.
 pub(super) struct Job<S> {
@@ -35,6 +35,8 @@ pub(super) struct Job<S> {
     pub(super) claimant: Arc<Claimant>,
     /// Why it failed, if it did.
     failure: Option<Cow<'static, str>>,
+    /// Whether the service was called.
+    called: bool,
 }
 
 impl<S, R> Job<S>
@@ -48,17 +50,16 @@ where
         let request = head::read(&leased.parcel.head);
         let deduplicated = request.as_ref().is_ok_and(|(_, facts)| facts.deduplicated);
         let claimant = Arc::new(Claimant::of_leased(&leased, deduplicated));
-        Self { shared, service, leased, since, request, claimant, failure: None }
+        Self { shared, service, leased, since, request, claimant, failure: None, called: false }
     }
 
-    /// Runs the event, settles it, and tells what came of it.
-    pub(super) async fn run(mut self, place: Place) {
+    /// Runs the event, settles it, and tells what came of it; then its place is free.
+    pub(super) async fn run(mut self, _place: Place, _admission: Admission) {
         let (shared, claimant) = (self.shared.clone(), self.claimant.clone());
         let terms = self.terms();
         let leased = (self.since, self.leased.attempt);
         let ended = shared.machine.resume(&terms, &claimant, leased, &mut self).await;
-        // Before anybody is told: a hook that panics must not keep the place.
-        drop(place);
+        claimant.enter(Stage::Outside);
         self.tell(&ended);
     }
 
@@ -73,25 +74,14 @@ where
 
     fn tell(&self, ended: &Ended) {
         let attempt = self.leased.attempt;
-        let is_last = self.shared.retries.is_last(attempt);
-        let (attempted, permanent) = match ended {
-            Ended::Ran(Settled::Completed) => (Attempted::Completed, false),
-            Ended::Ran(Settled::CompletionPending) => (Attempted::CompletionPending, false),
-            Ended::Ran(Settled::Failed) => (Attempted::Buried, !self.shared.retries.is_beyond(attempt)),
-            Ended::Ran(Settled::Released | Settled::NotCommitted) | Ended::Panicked | Ended::NotReady if is_last => {
-                (Attempted::Buried, false)
-            }
-            Ended::Ran(Settled::Released | Settled::NotCommitted) | Ended::Panicked | Ended::NotReady => {
-                (Attempted::Retried, false)
-            }
-            Ended::Ran(Settled::Unknown) => (Attempted::Unknown, false),
-            Ended::Ran(Settled::Lost) => (Attempted::Lost, false),
-            Ended::Accepted | Ended::Duplicate | Ended::Refused(_) => (Attempted::Released, false),
+        let attempted = match ended {
+            Ended::Ran(settled) | Ended::Panicked(settled) | Ended::NotReady(Some(settled)) => self.attempted(*settled),
+            Ended::NotReady(None) | Ended::Accepted | Ended::Duplicate | Ended::Refused(_) => Attempted::Released,
         };
         let reason = match (&self.failure, ended) {
             (Some(reason), _) => Some(&**reason),
-            (None, Ended::Panicked) => Some("the handler panicked"),
-            (None, Ended::NotReady) => Some("the inner service refused to become ready"),
+            (None, Ended::Panicked(_)) => Some("the handler panicked"),
+            (None, Ended::NotReady(_)) => Some("the inner service refused to become ready"),
             (None, Ended::Ran(Settled::NotCommitted)) => Some(crate::enlist::NOT_COMMITTED),
             (None, _) => None,
         };
@@ -107,8 +97,22 @@ where
         };
         telemetry::attempted(attempted, &about);
         if attempted == Attempted::Buried {
+            let permanent = self.called && matches!(ended, Ended::Ran(Settled::Failed));
             let reason = reason.unwrap_or_default();
             self.shared.hooks.buried(&DeadLetter { key: &self.leased.key, event_type, attempt, reason, permanent });
+        }
+    }
+
+    /// What became of the event, as far as the store has confirmed it.
+    fn attempted(&self, settled: Settled) -> Attempted {
+        match settled {
+            Settled::Completed => Attempted::Completed,
+            Settled::Failed => Attempted::Buried,
+            Settled::Released(Some(Hold::Held)) | Settled::NotCommitted => {
+                if self.shared.retries.is_last(self.leased.attempt) { Attempted::Buried } else { Attempted::Retried }
+            }
+            Settled::Released(Some(Hold::Lost)) | Settled::Lost => Attempted::Lost,
+            Settled::Released(None) | Settled::CompletionPending | Settled::Unknown => Attempted::Unknown,
         }
     }
 }
@@ -145,8 +149,9 @@ impl<S> Job<S> {
     fn decided(&self) -> Option<Record> {
         let given_up = |why| Record { failed: true, summary: Cow::Borrowed(why) };
         let done = |why| Record { failed: false, summary: Cow::Borrowed(why) };
-        if self.shared.machine.is_completion_pending(&self.leased.key) {
-            return Some(done(DONE_BEFORE));
+        // Run before by this very process, which could not tell the store until the lease had lapsed.
+        if let Some(record) = self.shared.machine.pending_record(&self.leased.key) {
+            return Some(record);
         }
         if self.leased.superseded {
             return Some(done(SUPERSEDED));
@@ -164,6 +169,7 @@ impl<S> Job<S> {
         let Some(request) = self.take_request() else {
             return Verdict::Release(Some(Setback::new(UNREADABLE)));
         };
+        self.called = true;
         match self.service.call(request).await {
             Ok(response) => judge(&*self.shared.completes, &response),
             Err(_) => Verdict::Release(Some(Setback::new("the inner service failed"))),

@@ -7,6 +7,9 @@ use crate::random;
 ///
 /// The pauses double from `first_pause` to `longest_pause`, each cut to a random part of itself (full jitter), so that events
 /// that failed together do not come back together. `Retry-After`, if the handler gives one, is waited for at least.
+///
+/// An attempt counts from its lease on, so that an event that takes the process down with it is given up in the end. Others that were
+/// leased with it have lost an attempt, too: have some to spare.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RetryPolicy {
     max_attempts: u32,

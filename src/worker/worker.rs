@@ -45,7 +45,7 @@ impl<S> Worker<S> {
         Self {
             inbox: AnyInbox::new(inbox),
             service,
-            terms: Terms { ready_wait: Duration::from_secs(60), ..Terms::default() },
+            terms: Terms { ready_wait: Duration::from_secs(60), settle_in_place: true, ..Terms::default() },
             retries: RetryPolicy::new(),
             limits: Limits { in_all: 64, per_endpoint: None, per_type: None },
             batch: None,
@@ -208,7 +208,7 @@ where
     }
 
     /// Runs what is due until nothing is left, and says how many attempts that took: for tests, and for jobs that are started
-    /// every now and then.
+    /// every now and then. An inbox that is away is waited for.
     pub async fn run_until_idle(&self) -> usize {
         self.crew().work_until_idle().await
     }

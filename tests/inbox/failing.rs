@@ -116,7 +116,7 @@ async fn row_39_double_requeue_is_one_and_completed_events_are_not_replayed() {
     assert_eq!(runs.lock().expect("no panic").iter().filter(|(id, _)| id == "good").count(), 1);
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn poison_does_not_block_others() {
     let (desk, runs) = answering(|event, _| match event.id() {
         "poison" => panic!("asked to"),
@@ -190,7 +190,30 @@ async fn request_that_cannot_be_read_is_a_dead_letter() {
     let parcel = Parcel::new("from another version", "{}", std::time::SystemTime::now());
     let claim = ClaimRequest::new(&key, ClaimToken::random(), Duration::from_secs(30));
     desk.inbox.accept(&claim, &parcel).await.expect("an answer");
-    assert_eq!(desk.worker().run_until_idle().await, 1);
+    let worker = desk.worker().on_permanent(|_| panic!("no handler said so"));
+    assert_eq!(worker.on_dead_letter(|letter| assert!(!letter.permanent)).run_until_idle().await, 1);
     assert_eq!(attempts(&runs), [0; 0]);
     desk.is_in("evt_1", EventState::Dead).await;
+}
+
+#[tokio::test]
+async fn worker_decides_which_statuses_complete() {
+    let (desk, runs) = answering(|_, _| StatusCode::CONFLICT.into_response());
+    desk.accepts(&desk.event("evt_1")).await;
+    let worker = desk.worker().complete_when(|status| status == StatusCode::CONFLICT);
+    assert_eq!(worker.run_until_idle().await, 1);
+    assert_eq!(attempts(&runs), [1]);
+    desk.is_in("evt_1", EventState::Completed).await;
+}
+
+#[tokio::test]
+async fn hook_that_panics_keeps_nobody_from_being_told() {
+    let (desk, _) = answering(|_, _| HandlerError::permanent("bad").into_response());
+    desk.accepts(&desk.event("evt_1")).await;
+    let told = Arc::new(Mutex::new(0));
+    let counted = told.clone();
+    let worker = desk.worker().on_permanent(|_| panic!("asked to"));
+    let worker = worker.on_dead_letter(move |_| *counted.lock().expect("no panic") += 1);
+    assert_eq!(worker.run_until_idle().await, 1);
+    assert_eq!(*told.lock().expect("no panic"), 1);
 }

@@ -103,8 +103,14 @@ async fn batches_are_no_larger_than_asked_for() {
     for n in 0..10 {
         desk.accepts(&desk.event(&format!("evt_{n}"))).await;
     }
-    assert_eq!(desk.worker().batch(3).expect("some").run_until_idle().await, 10);
-    assert_eq!(desk.handler.runs(), 10);
+    let inbox = crate::support::faulty::Faulty::new(desk.inbox.clone());
+    let worker = Worker::new(inbox.clone(), desk.handlers.clone());
+    assert_eq!(worker.batch(3).expect("some").run_until_idle().await, 10);
+    assert!(
+        inbox.asked_for().len() >= 4 && inbox.asked_for().iter().all(|limit| *limit <= 3),
+        "{:?}",
+        inbox.asked_for()
+    );
 }
 
 #[tokio::test(start_paused = true)]
@@ -119,6 +125,7 @@ async fn full_inbox_answers_503_until_workers_have_caught_up() {
     assert_eq!((answer.status, answer.rejection()), (StatusCode::SERVICE_UNAVAILABLE, Some(RejectionKind::Backlogged)));
     assert_eq!(answer.retry_after(), Some("5"));
     assert_eq!(desk.inbox.waiting(10).await.expect("a count"), 3);
+    assert_eq!(desk.deliver("evt_0").await.outcome, Some(Outcome::Duplicate), "what is there adds nothing");
     assert_eq!(desk.worker().run_until_idle().await, 3);
     tokio::time::sleep(Duration::from_secs(2)).await;
     assert_eq!(desk.deliver("evt_3").await.outcome, Some(Outcome::Accepted));

@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use tokio::sync::watch;
 use tower_webhook::EventKey;
+use tower_webhook::inbox::{Filter, Inbox, InboxCounts, KeptEvent, LeaseRequest, Leased, Page, Parcel};
 use tower_webhook::store::{
     Claim, ClaimRequest, ClaimToken, Completion, Enlistment, Hold, MemoryStore, Store, StoreError, StoreErrorKind,
 };
@@ -17,6 +18,10 @@ pub enum Verb {
     Renew,
     Complete,
     Release,
+    Accept,
+    Lease,
+    Retry,
+    Bury,
 }
 
 /// What becomes of a call.
@@ -38,9 +43,10 @@ pub enum Fault {
 #[derive(Clone)]
 pub struct Faulty {
     pub inner: MemoryStore,
-    verbs: Arc<[Control; 4]>,
+    verbs: Arc<[Control; 8]>,
     keys: Arc<Mutex<BTreeSet<String>>>,
     lent: Option<Enlistment>,
+    asked_for: Arc<Mutex<Vec<usize>>>,
 }
 
 struct Control {
@@ -51,7 +57,8 @@ struct Control {
 impl Faulty {
     pub fn new(inner: MemoryStore) -> Self {
         let control = || Control { fault: watch::Sender::new(None), calls: watch::Sender::new(0) };
-        Self { inner, verbs: Arc::new([control(), control(), control(), control()]), keys: Arc::default(), lent: None }
+        let verbs = std::array::from_fn(|_| control());
+        Self { inner, verbs: Arc::new(verbs), keys: Arc::default(), lent: None, asked_for: Arc::default() }
     }
 
     /// The same store, lending this statement to its claims.
@@ -90,6 +97,11 @@ impl Faulty {
         self.keys.lock().expect("no panic under the lock").clone()
     }
 
+    /// How many events each lease asked for.
+    pub fn asked_for(&self) -> Vec<usize> {
+        self.asked_for.lock().expect("no panic under the lock").clone()
+    }
+
     /// Running and completed keys.
     pub fn held(&self) -> (usize, usize) {
         let stats = self.inner.stats();
@@ -107,6 +119,10 @@ impl Faulty {
         ask: impl Future<Output = Result<T, StoreError>>,
     ) -> Result<T, StoreError> {
         self.keys.lock().expect("no panic under the lock").insert(key.as_str().to_owned());
+        self.pass_any(verb, ask).await
+    }
+
+    async fn pass_any<T>(&self, verb: Verb, ask: impl Future<Output = Result<T, StoreError>>) -> Result<T, StoreError> {
         let control = self.control(verb);
         let fault = control.next_fault();
         // Counted last, so that whoever waits for the call finds its fault taken.
@@ -180,5 +196,56 @@ impl Store for Faulty {
 
     fn enlistment(&self) -> Option<Enlistment> {
         self.lent.clone()
+    }
+}
+
+impl Inbox for Faulty {
+    async fn accept(&self, claim: &ClaimRequest<'_>, parcel: &Parcel) -> Result<Claim, StoreError> {
+        self.pass(Verb::Accept, claim.key, self.inner.accept(claim, parcel)).await
+    }
+
+    async fn lease(&self, request: &LeaseRequest<'_>) -> Result<Vec<Leased>, StoreError> {
+        self.asked_for.lock().expect("no panic under the lock").push(request.limit);
+        self.pass_any(Verb::Lease, self.inner.lease(request)).await
+    }
+
+    async fn retry(&self, claim: &ClaimRequest<'_>, after: Duration, reason: &str) -> Result<Hold, StoreError> {
+        self.pass(Verb::Retry, claim.key, self.inner.retry(claim, after, reason)).await
+    }
+
+    async fn bury(&self, claim: &ClaimRequest<'_>, reason: &str) -> Result<Hold, StoreError> {
+        self.pass(Verb::Bury, claim.key, self.inner.bury(claim, reason)).await
+    }
+
+    fn wake(&self) -> impl Future<Output = ()> + Send {
+        self.inner.wake()
+    }
+
+    async fn waiting(&self, up_to: u64) -> Result<u64, StoreError> {
+        self.inner.waiting(up_to).await
+    }
+
+    async fn list(&self, filter: &Filter, page: &Page) -> Result<Vec<KeptEvent>, StoreError> {
+        self.inner.list(filter, page).await
+    }
+
+    async fn get(&self, key: &EventKey) -> Result<Option<KeptEvent>, StoreError> {
+        self.inner.get(key).await
+    }
+
+    async fn requeue(&self, filter: &Filter, completed_too: bool) -> Result<u64, StoreError> {
+        self.inner.requeue(filter, completed_too).await
+    }
+
+    async fn discard(&self, filter: &Filter, retention: Duration) -> Result<u64, StoreError> {
+        self.inner.discard(filter, retention).await
+    }
+
+    async fn forget(&self, filter: &Filter) -> Result<u64, StoreError> {
+        self.inner.forget(filter).await
+    }
+
+    async fn counts(&self) -> Result<InboxCounts, StoreError> {
+        self.inner.counts().await
     }
 }

@@ -82,6 +82,7 @@ pub async fn concurrent_workers_keep_the_order(harness: &impl Harness<Store: Inb
         let n: usize = leased.key.id().parse().unwrap_or_default();
         runs.entry(n % 10).or_default().push(n);
     }
+    desk.verify("resources", runs.len(), 10);
     for (resource, run) in runs {
         let expected: Vec<_> = (0..10).map(|n| n * 10 + resource).collect();
         desk.verify("order", run, expected);

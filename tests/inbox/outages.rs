@@ -1,0 +1,206 @@
+//! Workers whose inbox fails, hangs, or loses its replies. Time is tokio's, and paused.
+
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use axum::Router;
+use axum::response::{IntoResponse, Response};
+use axum::routing::post;
+use tokio::sync::oneshot;
+use tokio::task::JoinHandle;
+use tower_webhook::inbox::EventState;
+use tower_webhook::worker::RetryPolicy;
+use tower_webhook::{Drained, HandlerError, WebhookEvent, Worker};
+
+use crate::desk::Desk;
+use crate::support::faulty::{Fault, Faulty, Verb};
+
+const LEASE: Duration = Duration::from_secs(3);
+
+/// A worker on an inbox with faults, its runs, and the dead letters that it told of.
+struct Bench {
+    desk: Desk,
+    inbox: Faulty,
+    runs: Arc<Mutex<usize>>,
+    letters: Arc<Mutex<Vec<String>>>,
+    stop: oneshot::Sender<()>,
+    working: JoinHandle<Drained>,
+}
+
+impl Bench {
+    /// Gives every event up after `attempts`.
+    async fn start(attempts: u32, answer: fn(usize) -> Response) -> Self {
+        let runs = Arc::new(Mutex::new(0));
+        let counted = runs.clone();
+        let handler = async move |_: WebhookEvent| {
+            let run = {
+                let mut runs = counted.lock().expect("no panic");
+                *runs += 1;
+                *runs
+            };
+            // Long enough that the lease's renewal is under way.
+            tokio::time::sleep(Duration::from_millis(100)).await;
+            answer(run)
+        };
+        let desk = Desk::handling(Router::new().route("/webhooks", post(handler)), |layer| layer);
+        let (inbox, letters) = (Faulty::new(desk.inbox.clone()), Arc::new(Mutex::new(Vec::new())));
+        let told = letters.clone();
+        let retries = RetryPolicy::new().max_attempts(attempts).first_pause(Duration::ZERO);
+        let worker = Worker::new(inbox.clone(), desk.handlers.clone()).retries(retries).lease(LEASE).expect("a lease");
+        let worker = worker.on_dead_letter(move |letter| told.lock().expect("no panic").push(letter.reason.to_owned()));
+        let (stop, stopped) = oneshot::channel::<()>();
+        let working = tokio::spawn(worker.run(async { _ = stopped.await }));
+        Self { desk, inbox, runs, letters, stop, working }
+    }
+
+    async fn stop(self) -> (Desk, usize, Vec<String>) {
+        drop(self.stop);
+        assert_eq!(self.working.await.expect("no panic").dropped, 0);
+        let (runs, letters) = (*self.runs.lock().expect("no panic"), self.letters.lock().expect("no panic").clone());
+        (self.desk, runs, letters)
+    }
+}
+
+async fn seconds(seconds: u64) {
+    tokio::time::sleep(Duration::from_secs(seconds)).await;
+}
+
+fn done(_: usize) -> Response {
+    ().into_response()
+}
+
+fn permanent(_: usize) -> Response {
+    HandlerError::permanent("no such account").into_response()
+}
+
+fn flaky(run: usize) -> Response {
+    match run {
+        1 => HandlerError::transient("flaky").into_response(),
+        _ => ().into_response(),
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn outage_is_waited_out() {
+    let bench = Bench::start(3, done).await;
+    bench.inbox.breaks(Verb::Lease, Fault::Fail);
+    bench.desk.accepts(&bench.desk.event("evt_1")).await;
+    seconds(60).await;
+    assert_eq!(*bench.runs.lock().expect("no panic"), 0);
+    assert!(bench.inbox.calls(Verb::Lease) < 200, "it does not spin");
+    bench.inbox.heal(Verb::Lease);
+    seconds(5).await;
+    let (desk, runs, _) = bench.stop().await;
+    assert_eq!(runs, 1);
+    desk.is_in("evt_1", EventState::Completed).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn completion_that_fails_is_asked_for_until_it_is_stored_and_the_event_not_run_again() {
+    let bench = Bench::start(3, done).await;
+    bench.inbox.breaks(Verb::Complete, Fault::Fail);
+    bench.desk.accepts(&bench.desk.event("evt_1")).await;
+    seconds(60).await;
+    bench.inbox.heal(Verb::Complete);
+    seconds(10).await;
+    let (desk, runs, _) = bench.stop().await;
+    assert_eq!(runs, 1);
+    desk.is_in("evt_1", EventState::Completed).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn burial_that_fails_is_told_once_and_when_it_is_stored() {
+    for answer in [permanent, |_| HandlerError::transient("no such account").into_response()] {
+        let bench = Bench::start(1, answer).await;
+        bench.inbox.breaks(Verb::Bury, Fault::Fail);
+        bench.desk.accepts(&bench.desk.event("evt_1")).await;
+        seconds(60).await;
+        assert_eq!(*bench.letters.lock().expect("no panic"), [""; 0], "nothing is dead yet");
+        bench.inbox.heal(Verb::Bury);
+        seconds(10).await;
+        let (desk, runs, letters) = bench.stop().await;
+        assert_eq!((runs, letters), (1, vec!["no such account".to_owned()]));
+        let kept = desk.kept("evt_1").await;
+        assert_eq!((kept.state, kept.summary.as_deref()), (EventState::Dead, Some("no such account")));
+    }
+}
+
+/// Longer than the lease, so that the event is leased again before the store was told.
+#[tokio::test(start_paused = true)]
+async fn permanent_failure_stays_one_however_long_the_store_is_away() {
+    let bench = Bench::start(3, permanent).await;
+    for verb in [Verb::Bury, Verb::Renew] {
+        bench.inbox.breaks(verb, Fault::Fail);
+    }
+    bench.desk.accepts(&bench.desk.event("evt_1")).await;
+    seconds(60).await;
+    for verb in [Verb::Bury, Verb::Renew] {
+        bench.inbox.heal(verb);
+    }
+    seconds(20).await;
+    let (desk, runs, letters) = bench.stop().await;
+    assert_eq!((runs, letters.len()), (1, 1));
+    desk.is_in("evt_1", EventState::Dead).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn reason_of_a_failed_attempt_is_kept_though_the_store_was_away() {
+    let bench = Bench::start(3, flaky).await;
+    bench.inbox.breaks(Verb::Retry, Fault::Fail);
+    bench.desk.accepts(&bench.desk.event("evt_1")).await;
+    seconds(30).await;
+    bench.inbox.heal(Verb::Retry);
+    seconds(20).await;
+    let (desk, runs, _) = bench.stop().await;
+    assert_eq!(runs, 2);
+    let kept = desk.kept("evt_1").await;
+    let reasons: Vec<_> = kept.failures.iter().map(|attempt| &*attempt.reason).collect();
+    assert_eq!((kept.state, reasons), (EventState::Completed, vec!["flaky"]));
+}
+
+#[tokio::test(start_paused = true)]
+async fn lost_reply_to_a_retry_is_no_second_failure() {
+    let bench = Bench::start(3, flaky).await;
+    bench.inbox.breaks_times(Verb::Retry, Fault::LoseReply, 1);
+    bench.desk.accepts(&bench.desk.event("evt_1")).await;
+    seconds(20).await;
+    let (desk, _, _) = bench.stop().await;
+    assert_eq!(desk.kept("evt_1").await.failures.len(), 1);
+}
+
+/// A shutdown in the middle of a lease.
+#[tokio::test(start_paused = true)]
+async fn what_was_leased_during_the_shutdown_is_waited_for() {
+    let bench = Bench::start(3, done).await;
+    tokio::task::yield_now().await;
+    bench.inbox.breaks(Verb::Lease, Fault::HoldReply);
+    let leases = bench.inbox.calls(Verb::Lease);
+    bench.desk.accepts(&bench.desk.event("evt_1")).await;
+    bench.inbox.called(Verb::Lease, leases + 1).await;
+    drop(bench.stop);
+    bench.inbox.heal(Verb::Lease);
+    assert_eq!(bench.working.await.expect("no panic").dropped, 0);
+    assert_eq!(*bench.runs.lock().expect("no panic"), 1);
+    bench.desk.is_in("evt_1", EventState::Completed).await;
+}
+
+/// 200 only for what is kept.
+#[tokio::test(start_paused = true)]
+async fn failed_acceptance_is_a_503() {
+    let inbox = Faulty::new(tower_webhook::store::MemoryStore::new());
+    let clock = tower_webhook::testing::ManualClock::at_unix(crate::support::NOW);
+    let desk = Desk::new();
+    let layer = tower_webhook::WebhookLayer::inbox(crate::support::scheme(), inbox.clone()).clock(clock);
+    let desk = Desk { app: desk.handlers.clone().layer(layer), inbox: inbox.inner.clone(), ..desk };
+    for fault in [Fault::Fail, Fault::Hang] {
+        inbox.breaks(Verb::Accept, fault);
+        assert_eq!(desk.deliver("evt_1").await.status, 503, "{fault:?}");
+        inbox.heal(Verb::Accept);
+    }
+    inbox.breaks(Verb::Accept, Fault::LoseReply);
+    assert_eq!(desk.deliver("evt_2").await.status, 503);
+    inbox.heal(Verb::Accept);
+    desk.is_in("evt_2", EventState::Waiting).await;
+    assert_eq!(desk.deliver("evt_2").await.status, 200, "the sender's retry finds it");
+    assert_eq!(inbox.calls(Verb::Release), 0, "nothing is taken back that may be run");
+}

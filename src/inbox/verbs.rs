@@ -63,8 +63,9 @@ pub trait Inbox: Store {
     fn get(&self, key: &EventKey) -> impl Future<Output = Result<Option<KeptEvent>, StoreError>> + Send;
 
     /// Has dead letters that match run again: they arrive anew, behind everything that is waiting, with their attempts
-    /// counted from one. With `completed_too` completed events run again as well, as long as they are kept; waiting and running
-    /// ones never do. Says how many there were: asked twice, none.
+    /// counted from one. With `completed_too` completed events run again as well, as long as they are kept, though a
+    /// [sequence](super::Order::sequence) still skips what is old news; waiting and running ones never do. Says how many there were:
+    /// asked twice, none.
     fn requeue(&self, filter: &Filter, completed_too: bool) -> impl Future<Output = Result<u64, StoreError>> + Send;
 
     /// Has events that match never run: waiting and dead ones become completed, and are remembered for `retention`. Says how many.

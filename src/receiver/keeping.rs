@@ -11,7 +11,7 @@ use crate::EventKey;
 use crate::claimant::Claimant;
 use crate::head::Head;
 use crate::inbox::head::{self, KeepHeader, KeptFacts};
-use crate::inbox::{AnyInbox, Inbox, OrderSource, Parcel};
+use crate::inbox::{AnyInbox, Filter, Inbox, OrderSource, Page, Parcel};
 use crate::machine::{Ended, within};
 use crate::rejection::RejectionKind;
 use crate::scheme::Verified;
@@ -77,8 +77,10 @@ impl Config {
 
     /// Whether the event is in the inbox already: a duplicate adds nothing to it.
     async fn has(&self, inbox: &AnyInbox, claimant: &Claimant) -> bool {
-        let kept = within(self.terms.claim_deadline, inbox.get(&claimant.key)).await;
-        matches!(kept, Some(Ok(Some(_))))
+        // Listed, and not got: its body is of no interest.
+        let (filter, page) = (Filter::one(claimant.key.clone()), Page::first(1));
+        let kept = within(self.terms.claim_deadline, inbox.list(&filter, &page)).await;
+        matches!(kept, Some(Ok(kept)) if !kept.is_empty())
     }
 }
 

@@ -58,30 +58,20 @@ where
             let Shared { inbox, bulkheads, poll, .. } = &*self.shared;
             // From before it is looked: what arrives or ends meanwhile is not missed.
             let (woken, ended) = (inbox.wake(), bulkheads.ended());
-            let pause = match self.lease().await {
-                Ok(leased) if leased > 0 => continue,
-                Ok(_) => *poll,
+            let stop = match self.lease().await {
+                Ok(leased) if leased > 0 => false,
+                Ok(_) if bulkheads.room() > 0 => {
+                    or_shutdown(shutdown.as_mut(), either(either(woken, ended), tokio::time::sleep(*poll))).await
+                }
+                // Without room there is nothing to do with an event that arrives.
+                Ok(_) => or_shutdown(shutdown.as_mut(), either(ended, tokio::time::sleep(*poll))).await,
+                // Nor is there while the inbox is away, whatever it is heard to say.
                 Err(error) => {
                     telemetry::lease_failed(&error);
-                    PAUSE_AFTER_FAILURE
+                    or_shutdown(shutdown.as_mut(), tokio::time::sleep(PAUSE_AFTER_FAILURE)).await
                 }
             };
-            let has_room = bulkheads.room() > 0;
-            let news = async {
-                // Without room there is nothing to do with an event that arrives.
-                either(async { if has_room { woken.await } else { std::future::pending().await } }, ended).await;
-            };
-            let stop = either(
-                async {
-                    shutdown.as_mut().await;
-                    true
-                },
-                async {
-                    either(news, tokio::time::sleep(pause)).await;
-                    false
-                },
-            );
-            if stop.await {
+            if stop {
                 return;
             }
         }
@@ -158,4 +148,17 @@ where
 /// Whether it is ready now; once it was, it must not be asked again.
 async fn is_ready(mut future: Pin<&mut impl Future<Output = ()>>) -> bool {
     poll_fn(|cx| Poll::Ready(future.as_mut().poll(cx).is_ready())).await
+}
+
+/// Waits; whether it was the shutdown that ended that.
+async fn or_shutdown(shutdown: Pin<&mut impl Future<Output = ()>>, wait: impl Future<Output = ()>) -> bool {
+    let shut_down = async {
+        shutdown.await;
+        true
+    };
+    let waited = async {
+        wait.await;
+        false
+    };
+    either(shut_down, waited).await
 }

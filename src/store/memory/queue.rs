@@ -30,6 +30,8 @@ struct Entry {
     token: ClaimToken,
     fingerprint: Fingerprint,
     started_at: SystemTime,
+    /// Whether it was run, and not only discarded.
+    applied: bool,
     /// While it waits: when it is due. While it runs: when its lease ends. Completed: when it is forgotten.
     until: Duration,
 }
@@ -91,6 +93,7 @@ impl Queue {
             token: claim.token,
             fingerprint: claim.fingerprint,
             started_at: now.wall,
+            applied: false,
             until: now.elapsed,
         };
         self.entries.insert(claim.key.clone(), entry);
@@ -122,6 +125,7 @@ impl Queue {
         again.or_else(|| {
             self.settle(claim.key, claim.token, |entry| {
                 entry.ended(EventState::Completed, completion.summary, now);
+                entry.applied = true;
                 entry.until = now.elapsed.saturating_add(completion.retention);
             })
         })
@@ -178,7 +182,7 @@ impl Queue {
             let Some(entry) = self.entries.get_mut(key) else { continue };
             let before = std::mem::replace(&mut entry.event.arrival, arrival);
             entry.event.state = EventState::Waiting;
-            entry.event.attempts = 0;
+            (entry.event.attempts, entry.applied) = (0, false);
             (entry.event.summary, entry.event.processed_at) = (None, None);
             // Nobody's: whoever gave it up must not be taken for the one that puts it back.
             entry.token = ClaimToken::random();
@@ -319,11 +323,12 @@ impl Queue {
         let Some(entry) = self.entries.get_mut(key) else { return };
         self.leasable.remove(&(entry.until, entry.event.arrival));
         change(entry);
-        let (state, arrival, order) = (entry.event.state, entry.event.arrival, entry.order().cloned());
+        let (state, arrival, applied, order) =
+            (entry.event.state, entry.event.arrival, entry.applied, entry.order().cloned());
         if let Some(order) = order
             && matches!(state, EventState::Completed | EventState::Dead)
         {
-            let next = self.lines.leave(&order, arrival, state == EventState::Completed);
+            let next = self.lines.leave(&order, arrival, applied);
             next.into_iter().for_each(|next| self.offer(next));
         }
         if state == EventState::Completed {

@@ -19,6 +19,8 @@ pub async fn run(harness: &impl Harness<Store: Inbox>) {
     requeued_event_is_last_in_its_line(harness).await;
     old_news_are_superseded(harness).await;
     unfinished_events_supersede_nothing(harness).await;
+    discarded_event_supersedes_nothing(harness).await;
+    replayed_and_forgotten_events_stay_old_news(harness).await;
 }
 
 fn of(resource: &str, id: &str) -> Draft {
@@ -143,4 +145,29 @@ pub async fn unfinished_events_supersede_nothing(harness: &impl Harness<Store: I
     desk.buries(&desk.leases(&newer).await, "hopeless", Hold::Held).await;
     let older = desk.keeps(nth(1, "older")).await;
     desk.verify("superseded", desk.leases(&older).await.superseded, false);
+}
+
+/// What was never run was not applied.
+pub async fn discarded_event_supersedes_nothing(harness: &impl Harness<Store: Inbox>) {
+    let desk = Desk::new("discarded_event_supersedes_nothing", harness).await;
+    let newer = desk.keeps(nth(2, "newer")).await;
+    let came = desk.answered("discard", desk.inbox.discard(&Filter::one(newer.key), LONG).await);
+    desk.verify("discarded", came, 1);
+    let older = desk.keeps(nth(1, "older")).await;
+    desk.verify("superseded", desk.leases(&older).await.superseded, false);
+}
+
+/// The last sequence that was applied is remembered for longer than its event. A replay by force does not change what is old.
+pub async fn replayed_and_forgotten_events_stay_old_news(harness: &impl Harness<Store: Inbox>) {
+    let desk = Desk::new("replayed_and_forgotten_events_stay_old_news", harness).await;
+    let applied = desk.keeps(nth(5, "applied")).await;
+    desk.completes(&desk.leases(&applied).await, Hold::Held).await;
+    desk.requeues(&Filter::one(applied.key.clone()), true, 1).await;
+    let replayed = desk.leases(&applied).await;
+    desk.verify("superseded by itself", replayed.superseded, true);
+    desk.completes(&replayed, Hold::Held).await;
+    let came = desk.answered("forget", desk.inbox.forget(&Filter::one(applied.key)).await);
+    desk.verify("forgotten", came, 1);
+    let older = desk.keeps(nth(4, "older")).await;
+    desk.verify("superseded by what is forgotten", desk.leases(&older).await.superseded, true);
 }

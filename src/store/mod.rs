@@ -3,7 +3,7 @@
 //! [`Store`] is four verbs, `claim → renew → complete | release`, each one atomic. [`MemoryStore`] is the embedded
 //! default; a store of one's own implements the trait and goes through the conformance suite of
 //! `testing::conformance` (feature `testing`). [`BreakerStore`] stands in front of any of them and says what happens while
-//! it is away.
+//! it is away. The stores of this crate are an [`Inbox`](crate::inbox::Inbox), too: they keep events for a worker.
 //!
 //! ```
 //! use std::time::Duration;

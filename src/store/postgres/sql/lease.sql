@@ -37,4 +37,6 @@ RETURNING d.n, e.token, e.key, e.event_type, e.fingerprint, e.attempts,
           e.sequence IS NOT NULL
           AND EXISTS (SELECT FROM webhook_events o
                        WHERE o.order_key = e.order_key AND o.sequence >= e.sequence
-                         AND o.state IN ('completed', 'applied')) AS superseded
+                         AND o.state IN ('completed', 'applied')
+                         -- Discarded is not applied.
+                         AND (o.state = 'applied' OR o.token <> '')) AS superseded

@@ -106,7 +106,8 @@ impl OperatorsSql {
         let states = [EventState::Completed, EventState::Dead];
         let mut statement = self.forget.of(filter, &states, PgArguments::default());
         statement.push(&*self.forget.after);
-        Ok(statement.build().persistent(false).execute(pool).await?.rows_affected())
+        let row = statement.build().persistent(false).fetch_one(pool).await?;
+        Ok(row.try_get::<i64, _>(0)?.unsigned_abs())
     }
 
     pub(super) async fn counts(&self, pool: &PgPool) -> Result<InboxCounts, Fault> {

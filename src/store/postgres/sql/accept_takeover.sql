@@ -1,6 +1,6 @@
 -- Puts events in whose claims are free to take.
 WITH locked AS MATERIALIZED (
-    SELECT a.*, e.ctid AS place
+    SELECT a.*, e.ctid AS place, e.state AS was, e.token AS holder, e.order_key AS old_order, e.sequence AS old_sequence
       FROM unnest($1::text[], $2::bytea[], $3::bigint[], $4::text[], $5::text[], $6::bigint[], $7::bytea[], $8::bytea[],
                   $9::text[], $10::bigint[])
            WITH ORDINALITY
@@ -12,6 +12,16 @@ WITH locked AS MATERIALIZED (
                ELSE e.expires_at <= now()
            END
        FOR NO KEY UPDATE OF e SKIP LOCKED
+),
+-- The event was not purged yet: its sequence outlives it all the same.
+applied AS (
+    INSERT INTO webhook_events AS e (key, state, token, lease_until, received_at, attempts, fingerprint, order_key, sequence)
+    SELECT 'applied ' || old_order, 'applied', '', now(), now(), 0, 0, old_order, max(old_sequence)
+      FROM locked
+     WHERE was = 'completed' AND holder <> '' AND old_order IS NOT NULL AND old_sequence IS NOT NULL
+     GROUP BY old_order
+     ORDER BY old_order
+    ON CONFLICT (key) DO UPDATE SET sequence = excluded.sequence WHERE e.sequence < excluded.sequence
 )
 -- By its place, and not by its key: a row that was changed since this statement began has another one, and is left alone.
 UPDATE webhook_events e

@@ -58,8 +58,30 @@ async fn many_large_events_at_once_are_all_accepted() {
     for answer in join_all(claims.iter().map(|claim| bed.store.accept(claim, &large))).await {
         assert_eq!(answer.expect("an answer"), KEPT);
     }
-    let leased = lease(&bed.store, 100).await;
+    // No more than a connection carries in time come at once.
+    let mut leased = Vec::new();
+    loop {
+        let some = lease(&bed.store, 100).await;
+        if some.is_empty() {
+            break;
+        }
+        assert!(some.len() < 8, "{} MiB", some.len());
+        leased.extend(some);
+    }
     assert_eq!(leased.iter().filter(|leased| leased.parcel.body == large.body).count(), 24);
+}
+
+#[tokio::test]
+async fn event_that_is_larger_than_any_lease_should_be_is_leased_alone() {
+    let bed = Bed::new().await;
+    for (id, size) in [("huge", 6 * 1024 * 1024), ("small", 1), ("smaller", 0), ("huger", 7 * 1024 * 1024)] {
+        let (key, large) = (key(id), Parcel::new("head", vec![7; size], std::time::SystemTime::UNIX_EPOCH));
+        assert_eq!(bed.store.accept(&bed.claim(&key, ClaimToken::random()), &large).await.expect("an answer"), KEPT);
+    }
+    for together in [vec!["huge"], vec!["small", "smaller"], vec!["huger"]] {
+        let leased = lease(&bed.store, 100).await;
+        assert_eq!(leased.iter().map(|leased| leased.key.id()).collect::<Vec<_>>(), together);
+    }
 }
 
 /// Whoever was to be told is gone, and the sender will come again: what is queued stays queued.

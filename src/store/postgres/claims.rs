@@ -7,6 +7,7 @@ use super::bell::Bell;
 use super::bid::{Bid, Bidden, ClaimSheet, Said, TakeoverSheet};
 use super::fault::{Fault, Remedy};
 use super::lane::Lane;
+use super::parcel::HEAVIEST;
 use super::promotion::Promotion;
 use super::schema::Statements;
 use super::settles::Settles;
@@ -16,9 +17,6 @@ use crate::store::group::{Answers, Engine, Group};
 /// another instance's batch, and over in no time; or else somebody's own, and then only those who asked for that key may have
 /// to wait.
 const LOCK_TIMEOUT: Duration = Duration::from_millis(100);
-
-/// How many bytes of parcels go into one statement: more would only make the first of them wait for the last.
-const HEAVIEST: usize = 4 * 1024 * 1024;
 
 /// Answers batches of claims on a connection of its own, those that a worker is to run included: claims of one key meet in
 /// one batch, whatever they are for.

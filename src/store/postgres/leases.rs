@@ -69,6 +69,7 @@ impl Wanted {
             .bind(texts(&self.except_endpoints))
             .bind(texts(&self.except_types))
             .bind(LAPSED)
+            .bind(i64::try_from(parcel::HEAVIEST).unwrap_or(i64::MAX))
     }
 }
 

@@ -131,6 +131,24 @@ async fn lease_whose_worker_left_is_put_back() {
     assert_eq!(lease_one(&bed.store).await.attempt, 1);
 }
 
+/// The answer had come, and nobody looked at it any more.
+#[tokio::test]
+async fn lease_that_was_answered_and_not_looked_at_is_put_back() {
+    let bed = Bed::new().await;
+    assert_eq!(accept(&bed.store, &key("evt_1")).await, KEPT);
+    let request = LeaseRequest::new(10, WEEK);
+    let mut leasing = Box::pin(bed.store.lease(&request));
+    tokio::select! {
+        biased;
+        _ = &mut leasing => panic!("answered before it was asked"),
+        () = std::future::ready(()) => {}
+    }
+    assert!(lease(&bed.store, 10).await.is_empty(), "answered in turn");
+    drop(leasing);
+    eventually("it is put back", async || bed.state(&key("evt_1")).await.as_deref() == Some("accepted")).await;
+    assert_eq!(lease_one(&bed.store).await.attempt, 1);
+}
+
 #[tokio::test]
 async fn row_passes_between_inbox_and_inline_and_nothing_is_left_of_before() {
     let bed = Bed::new().await;

@@ -23,7 +23,7 @@ impl Inbox for PostgresStore {
         if request.limit == 0 {
             return Ok(Vec::new());
         }
-        self.shared.leases.ask(Wanted::new(request)).await
+        Ok(self.shared.leases.ask(Wanted::new(request)).await?.take())
     }
 
     async fn retry(&self, claim: &ClaimRequest<'_>, after: Duration, reason: &str) -> Result<Hold, StoreError> {

@@ -20,6 +20,11 @@ async fn purge_leaves_dead_letters_and_what_is_to_be_run() {
     }
     assert_eq!(accept(&bed.store, &key("waiting")).await, KEPT);
     bed.pass(2 * WEEK).await;
+    // Expired is as good as purged.
+    assert_eq!(bed.store.get(&key("done")).await.expect("an answer"), None);
+    assert_eq!(bed.store.counts().await.expect("counts").completed, 0);
+    assert_eq!(bed.store.list(&Filter::all(), &Page::first(10)).await.expect("a list").len(), 3);
+    assert_eq!(bed.store.requeue(&Filter::one(key("done")), true).await.expect("an answer"), 0);
     assert_eq!(bed.store.purge().await.expect("purged"), 1);
     let left = bed.store.list(&Filter::all(), &Page::first(10)).await.expect("a list");
     let left: Vec<_> = left.iter().map(|event| event.key.id()).collect();

@@ -23,6 +23,9 @@ pub(super) struct OperatorsSql {
     counts: Arc<str>,
 }
 
+/// What has expired is gone, whether it is purged yet or not.
+const REMEMBERED: &str = " AND (expires_at IS NULL OR expires_at > now())";
+
 /// What an operator has changed.
 pub(super) struct Changed {
     pub(super) events: u64,
@@ -71,6 +74,7 @@ impl OperatorsSql {
 
     pub(super) async fn list(&self, pool: &PgPool, filter: &Filter, page: &Page) -> Result<Vec<KeptEvent>, Fault> {
         let mut statement = self.list.of(filter, &EventState::ALL, PgArguments::default());
+        statement.push(REMEMBERED);
         if let Some(after) = page.after {
             statement.push(" AND arrival > ").push_bind(i64::try_from(after).unwrap_or(i64::MAX));
         }
@@ -91,7 +95,8 @@ impl OperatorsSql {
         filter: &Filter,
         states: &[EventState],
     ) -> Result<Changed, Fault> {
-        let statement = self.requeue.of(filter, states, PgArguments::default());
+        let mut statement = self.requeue.of(filter, states, PgArguments::default());
+        statement.push(REMEMBERED);
         self.requeue.change(pool, statement).await
     }
 

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use futures_util::future::{join, join_all};
 use sqlx::AssertSqlSafe;
-use tower_webhook::inbox::{EventState, Filter, Inbox, LeaseRequest, Parcel};
+use tower_webhook::inbox::{EventState, Filter, Inbox, LeaseRequest, Page, Parcel};
 use tower_webhook::store::{Claim, ClaimRequest, ClaimToken, Completion, Fingerprint, Hold, PostgresStore, Store};
 
 use crate::bed::{Bed, LEASE, WEEK, eventually, key, run_on, shared};
@@ -69,6 +69,29 @@ async fn many_large_events_at_once_are_all_accepted() {
         leased.extend(some);
     }
     assert_eq!(leased.iter().filter(|leased| leased.parcel.body == large.body).count(), 24);
+}
+
+/// Whatever their keys, however many statements they take, and whether the table knows them from before.
+#[tokio::test]
+async fn events_of_one_batch_arrive_in_the_order_in_which_they_were_asked() {
+    let bed = Bed::new().await;
+    let keys: Vec<_> = (0..24).rev().map(|n| key(&format!("{n:02}"))).collect();
+    let large = Parcel::new("head", vec![7; 512 * 1024], std::time::SystemTime::UNIX_EPOCH);
+    for round in 0..2 {
+        let claims: Vec<_> = keys.iter().map(|key| bed.claim(key, ClaimToken::random())).collect();
+        for answer in join_all(claims.iter().map(|claim| bed.store.accept(claim, &large))).await {
+            assert_eq!(answer.expect("an answer"), KEPT);
+        }
+        let arrived = bed.store.list(&Filter::all(), &Page::first(100)).await.expect("a list");
+        assert_eq!(arrived.len(), keys.len());
+        // By their keys, two connections share them: two lines, and each of them falls.
+        let mut lines = ["99", "99"];
+        for event in &arrived {
+            let behind = lines.iter_mut().filter(|last| **last > event.key.id()).min();
+            *behind.unwrap_or_else(|| panic!("{round}: {} is out of line", event.key.id())) = event.key.id();
+        }
+        bed.run("UPDATE events SET state = 'completed', due_at = NULL, expires_at = now() - interval '1 day'").await;
+    }
 }
 
 #[tokio::test]

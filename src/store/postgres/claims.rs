@@ -128,12 +128,15 @@ impl Engine for Claims {
     }
 }
 
-/// The places of bids that share a statement: those of one kind, and no more than it should carry.
+/// The places of bids that share a statement: those of one kind, and no more than it should carry. What was asked first is in the
+/// first one; within each they are as in `bids`.
 fn parts(bids: &[&Bid]) -> Vec<Vec<usize>> {
     let (mut inline, mut kept): (Vec<usize>, Vec<Vec<usize>>) = Default::default();
     let mut weight = usize::MAX;
-    for (at, bid) in bids.iter().enumerate() {
-        let Some(parcel) = bid.kept() else {
+    let mut by_age: Vec<usize> = (0..bids.len()).collect();
+    by_age.sort_by_key(|at| bids[*at].asked_at());
+    for at in by_age {
+        let Some(parcel) = bids[at].kept() else {
             inline.push(at);
             continue;
         };
@@ -147,6 +150,9 @@ fn parts(bids: &[&Bid]) -> Vec<Vec<usize>> {
         }
     }
     kept.extend((!inline.is_empty()).then_some(inline));
+    for part in &mut kept {
+        part.sort_unstable();
+    }
     kept
 }
 

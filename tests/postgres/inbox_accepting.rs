@@ -95,6 +95,18 @@ async fn events_of_one_batch_arrive_in_the_order_in_which_they_were_asked() {
 }
 
 #[tokio::test]
+async fn those_who_ask_how_many_are_waiting_need_none_of_the_pools_connections() {
+    let bed = Bed::new().await;
+    for id in ["a", "b", "c"] {
+        assert_eq!(accept(&bed.store, &key(id)).await, KEPT);
+    }
+    bed.pool.close().await;
+    let counts = join_all([2, 0, 9].map(|up_to| bed.store.waiting(up_to))).await;
+    let counts: Vec<_> = counts.into_iter().map(|count| count.expect("an answer")).collect();
+    assert_eq!(counts, [2, 0, 3]);
+}
+
+#[tokio::test]
 async fn event_that_is_larger_than_any_lease_should_be_is_leased_alone() {
     let bed = Bed::new().await;
     for (id, size) in [("huge", 6 * 1024 * 1024), ("small", 1), ("smaller", 0), ("huger", 7 * 1024 * 1024)] {

@@ -40,7 +40,7 @@ impl Inbox for PostgresStore {
     }
 
     async fn waiting(&self, up_to: u64) -> Result<u64, StoreError> {
-        Ok(self.shared.statements.operators.waiting(&self.shared.pool, up_to).await?)
+        self.shared.waiting.ask(up_to).await
     }
 
     async fn list(&self, filter: &Filter, page: &Page) -> Result<Vec<KeptEvent>, StoreError> {

@@ -19,7 +19,6 @@ pub(super) struct OperatorsSql {
     discard: Which,
     forget: Which,
     get: Arc<str>,
-    waiting: Arc<str>,
     counts: Arc<str>,
 }
 
@@ -54,22 +53,8 @@ impl OperatorsSql {
             discard: which(include_str!("sql/discard.sql")),
             forget: which(include_str!("sql/forget.sql")),
             get: render(include_str!("sql/get.sql")),
-            waiting: render(include_str!("sql/waiting.sql")),
             counts: render(include_str!("sql/counts.sql")),
         }
-    }
-
-    pub(super) async fn waiting(&self, pool: &PgPool, up_to: u64) -> Result<u64, Fault> {
-        let mut transaction = pool.begin().await?;
-        // Receivers ask this all the time, and the server's statistics may be old: by index, whatever they say.
-        sqlx::raw_sql("SET LOCAL enable_seqscan = off; SET LOCAL enable_bitmapscan = off")
-            .execute(&mut *transaction)
-            .await?;
-        let statement = sqlx::query_scalar(AssertSqlSafe(self.waiting.clone()));
-        let waiting: i64 =
-            statement.bind(i64::try_from(up_to).unwrap_or(i64::MAX)).fetch_one(&mut *transaction).await?;
-        transaction.rollback().await?;
-        Ok(waiting.unsigned_abs())
     }
 
     pub(super) async fn list(&self, pool: &PgPool, filter: &Filter, page: &Page) -> Result<Vec<KeptEvent>, Fault> {

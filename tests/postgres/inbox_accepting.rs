@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use futures_util::future::{join, join_all};
 use sqlx::AssertSqlSafe;
-use tower_webhook::inbox::{EventState, Filter, Inbox, LeaseRequest, Parcel};
+use tower_webhook::inbox::{EventState, Filter, Inbox, LeaseRequest, Page, Parcel};
 use tower_webhook::store::{Claim, ClaimRequest, ClaimToken, Completion, Fingerprint, Hold, PostgresStore, Store};
 
 use crate::bed::{Bed, LEASE, WEEK, eventually, key, run_on, shared};
@@ -58,8 +58,65 @@ async fn many_large_events_at_once_are_all_accepted() {
     for answer in join_all(claims.iter().map(|claim| bed.store.accept(claim, &large))).await {
         assert_eq!(answer.expect("an answer"), KEPT);
     }
-    let leased = lease(&bed.store, 100).await;
+    // No more than a connection carries in time come at once.
+    let mut leased = Vec::new();
+    loop {
+        let some = lease(&bed.store, 100).await;
+        if some.is_empty() {
+            break;
+        }
+        assert!(some.len() < 8, "{} MiB", some.len());
+        leased.extend(some);
+    }
     assert_eq!(leased.iter().filter(|leased| leased.parcel.body == large.body).count(), 24);
+}
+
+/// Whatever their keys, however many statements they take, and whether the table knows them from before.
+#[tokio::test]
+async fn events_of_one_batch_arrive_in_the_order_in_which_they_were_asked() {
+    let bed = Bed::new().await;
+    let keys: Vec<_> = (0..24).rev().map(|n| key(&format!("{n:02}"))).collect();
+    let large = Parcel::new("head", vec![7; 512 * 1024], std::time::SystemTime::UNIX_EPOCH);
+    for round in 0..2 {
+        let claims: Vec<_> = keys.iter().map(|key| bed.claim(key, ClaimToken::random())).collect();
+        for answer in join_all(claims.iter().map(|claim| bed.store.accept(claim, &large))).await {
+            assert_eq!(answer.expect("an answer"), KEPT);
+        }
+        let arrived = bed.store.list(&Filter::all(), &Page::first(100)).await.expect("a list");
+        assert_eq!(arrived.len(), keys.len());
+        // By their keys, two connections share them: two lines, and each of them falls.
+        let mut lines = ["99", "99"];
+        for event in &arrived {
+            let behind = lines.iter_mut().filter(|last| **last > event.key.id()).min();
+            *behind.unwrap_or_else(|| panic!("{round}: {} is out of line", event.key.id())) = event.key.id();
+        }
+        bed.run("UPDATE events SET state = 'completed', due_at = NULL, expires_at = now() - interval '1 day'").await;
+    }
+}
+
+#[tokio::test]
+async fn those_who_ask_how_many_are_waiting_need_none_of_the_pools_connections() {
+    let bed = Bed::new().await;
+    for id in ["a", "b", "c"] {
+        assert_eq!(accept(&bed.store, &key(id)).await, KEPT);
+    }
+    bed.pool.close().await;
+    let counts = join_all([2, 0, 9].map(|up_to| bed.store.waiting(up_to))).await;
+    let counts: Vec<_> = counts.into_iter().map(|count| count.expect("an answer")).collect();
+    assert_eq!(counts, [2, 0, 3]);
+}
+
+#[tokio::test]
+async fn event_that_is_larger_than_any_lease_should_be_is_leased_alone() {
+    let bed = Bed::new().await;
+    for (id, size) in [("huge", 6 * 1024 * 1024), ("small", 1), ("smaller", 0), ("huger", 7 * 1024 * 1024)] {
+        let (key, large) = (key(id), Parcel::new("head", vec![7; size], std::time::SystemTime::UNIX_EPOCH));
+        assert_eq!(bed.store.accept(&bed.claim(&key, ClaimToken::random()), &large).await.expect("an answer"), KEPT);
+    }
+    for together in [vec!["huge"], vec!["small", "smaller"], vec!["huger"]] {
+        let leased = lease(&bed.store, 100).await;
+        assert_eq!(leased.iter().map(|leased| leased.key.id()).collect::<Vec<_>>(), together);
+    }
 }
 
 /// Whoever was to be told is gone, and the sender will come again: what is queued stays queued.
@@ -106,6 +163,24 @@ async fn lease_whose_worker_left_is_put_back() {
     leasing.abort();
     proxy.set(Weather::Fair);
     eventually("it is put back", async || direct.state(&key).await.as_deref() == Some("accepted")).await;
+    assert_eq!(lease_one(&bed.store).await.attempt, 1);
+}
+
+/// The answer had come, and nobody looked at it any more.
+#[tokio::test]
+async fn lease_that_was_answered_and_not_looked_at_is_put_back() {
+    let bed = Bed::new().await;
+    assert_eq!(accept(&bed.store, &key("evt_1")).await, KEPT);
+    let request = LeaseRequest::new(10, WEEK);
+    let mut leasing = Box::pin(bed.store.lease(&request));
+    tokio::select! {
+        biased;
+        _ = &mut leasing => panic!("answered before it was asked"),
+        () = std::future::ready(()) => {}
+    }
+    assert!(lease(&bed.store, 10).await.is_empty(), "answered in turn");
+    drop(leasing);
+    eventually("it is put back", async || bed.state(&key("evt_1")).await.as_deref() == Some("accepted")).await;
     assert_eq!(lease_one(&bed.store).await.attempt, 1);
 }
 

@@ -1,7 +1,7 @@
 //! What is kept for ever: dead letters, and how far each order has got.
 
 use tower_webhook::inbox::{EventState, Filter, Inbox, Order, Page};
-use tower_webhook::store::Hold;
+use tower_webhook::store::{Claim, ClaimRequest, ClaimToken, Hold, Store};
 
 use crate::bed::{Bed, LEASE, WEEK, key};
 use crate::inbox_desk::{KEPT, accept, accept_ordered, complete, lease_one};
@@ -20,6 +20,11 @@ async fn purge_leaves_dead_letters_and_what_is_to_be_run() {
     }
     assert_eq!(accept(&bed.store, &key("waiting")).await, KEPT);
     bed.pass(2 * WEEK).await;
+    // Expired is as good as purged.
+    assert_eq!(bed.store.get(&key("done")).await.expect("an answer"), None);
+    assert_eq!(bed.store.counts().await.expect("counts").completed, 0);
+    assert_eq!(bed.store.list(&Filter::all(), &Page::first(10)).await.expect("a list").len(), 3);
+    assert_eq!(bed.store.requeue(&Filter::one(key("done")), true).await.expect("an answer"), 0);
     assert_eq!(bed.store.purge().await.expect("purged"), 1);
     let left = bed.store.list(&Filter::all(), &Page::first(10)).await.expect("a list");
     let left: Vec<_> = left.iter().map(|event| event.key.id()).collect();
@@ -49,4 +54,48 @@ async fn old_news_are_old_news_after_every_retention() {
         assert!(run(4, &format!("four, {round}")).await, "{round}");
         assert!(!run(6 + round, &format!("new, {round}")).await, "{round}");
     }
+}
+
+#[tokio::test]
+async fn old_news_are_old_news_when_an_expired_event_is_delivered_again() {
+    for inline in [true, false] {
+        let bed = Bed::new().await;
+        let order = |sequence| Order::of("sub_1").sequence(sequence);
+        accept_ordered(&bed.store, &key("five"), order(5)).await;
+        complete(&bed.store, &lease_one(&bed.store).await).await;
+        bed.pass(2 * WEEK).await;
+        if inline {
+            let five = key("five");
+            let again = ClaimRequest::new(&five, ClaimToken::random(), LEASE);
+            assert_eq!(bed.store.claim(&again).await.expect("an answer"), Claim::Fresh { attempt: Some(1) });
+        } else {
+            // Of another order by now.
+            accept_ordered(&bed.store, &key("five"), Order::of("sub_2").sequence(5)).await;
+            assert!(!lease_one(&bed.store).await.superseded);
+        }
+        accept_ordered(&bed.store, &key("four"), order(4)).await;
+        assert!(lease_one(&bed.store).await.superseded, "inline: {inline}");
+    }
+}
+
+#[tokio::test]
+async fn discarded_event_keeps_its_sequence_and_is_not_applied_when_it_is_purged() {
+    let bed = Bed::new().await;
+    let order = |sequence| Order::of("sub_1").sequence(sequence);
+    for (sequence, id) in [(1, "one"), (9, "nine")] {
+        accept_ordered(&bed.store, &key(id), order(sequence)).await;
+        assert_eq!(bed.store.discard(&Filter::one(key(id)), WEEK).await.expect("discarded"), 1);
+    }
+    accept_ordered(&bed.store, &key("two"), order(2)).await;
+    let two = lease_one(&bed.store).await;
+    assert!(!two.superseded);
+    complete(&bed.store, &two).await;
+    assert_eq!(bed.store.requeue(&Filter::one(key("one")), true).await.expect("requeued"), 1);
+    let one = lease_one(&bed.store).await;
+    assert!(one.superseded, "discarded once, and old news by now");
+    complete(&bed.store, &one).await;
+    bed.pass(2 * WEEK).await;
+    bed.store.purge().await.expect("purged");
+    accept_ordered(&bed.store, &key("three"), order(3)).await;
+    assert!(!lease_one(&bed.store).await.superseded);
 }

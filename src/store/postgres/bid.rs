@@ -1,4 +1,5 @@
 use std::sync::Arc;
+use std::time::Instant;
 
 use sqlx::postgres::{PgArguments, PgRow, Postgres};
 use sqlx::query::Query;
@@ -21,6 +22,7 @@ pub(super) struct Bid {
     event_type: Option<Box<str>>,
     /// Not to be run now, but to be kept for a worker.
     kept: Option<Kept>,
+    asked_at: Instant,
 }
 
 /// How it was answered.
@@ -76,6 +78,7 @@ impl Bid {
             fingerprint: request.fingerprint,
             event_type: request.event_type.map(storable),
             kept: parcel.map(Kept::of),
+            asked_at: Instant::now(),
         }
     }
 
@@ -85,6 +88,11 @@ impl Bid {
 
     pub(super) fn token(&self) -> ClaimToken {
         self.token
+    }
+
+    /// When it was asked: events arrive in this order, whatever the order of their keys.
+    pub(super) fn asked_at(&self) -> Instant {
+        self.asked_at
     }
 
     /// What is to be kept for a worker, if it is not a claim to run the event at once.
@@ -225,6 +233,18 @@ fn parcels<'q>(sql: &Arc<str>, bids: &[&'q Bid]) -> Query<'q, Postgres, PgArgume
         .bind(kept().map(|kept| kept.map(|kept| &*kept.body)).collect::<Vec<_>>())
         .bind(kept().map(|kept| kept?.order_key.as_deref()).collect::<Vec<_>>())
         .bind(kept().map(|kept| kept?.sequence).collect::<Vec<_>>())
+        .bind(turns(bids))
+}
+
+/// Of each bid, when it is its turn to arrive, counted from one.
+fn turns(bids: &[&Bid]) -> Vec<i32> {
+    let mut by_age: Vec<usize> = (0..bids.len()).collect();
+    by_age.sort_by_key(|at| bids[*at].asked_at);
+    let mut turns = vec![0; bids.len()];
+    for (turn, at) in (1..).zip(by_age) {
+        turns[at] = turn;
+    }
+    turns
 }
 
 fn read(row: &PgRow) -> Result<Said, sqlx::Error> {

@@ -7,6 +7,7 @@ use super::bell::Bell;
 use super::bid::{Bid, Bidden, ClaimSheet, Said, TakeoverSheet};
 use super::fault::{Fault, Remedy};
 use super::lane::Lane;
+use super::parcel::HEAVIEST;
 use super::promotion::Promotion;
 use super::schema::Statements;
 use super::settles::Settles;
@@ -16,9 +17,6 @@ use crate::store::group::{Answers, Engine, Group};
 /// another instance's batch, and over in no time; or else somebody's own, and then only those who asked for that key may have
 /// to wait.
 const LOCK_TIMEOUT: Duration = Duration::from_millis(100);
-
-/// How many bytes of parcels go into one statement: more would only make the first of them wait for the last.
-const HEAVIEST: usize = 4 * 1024 * 1024;
 
 /// Answers batches of claims on a connection of its own, those that a worker is to run included: claims of one key meet in
 /// one batch, whatever they are for.
@@ -130,12 +128,15 @@ impl Engine for Claims {
     }
 }
 
-/// The places of bids that share a statement: those of one kind, and no more than it should carry.
+/// The places of bids that share a statement: those of one kind, and no more than it should carry. What was asked first is in the
+/// first one; within each they are as in `bids`.
 fn parts(bids: &[&Bid]) -> Vec<Vec<usize>> {
     let (mut inline, mut kept): (Vec<usize>, Vec<Vec<usize>>) = Default::default();
     let mut weight = usize::MAX;
-    for (at, bid) in bids.iter().enumerate() {
-        let Some(parcel) = bid.kept() else {
+    let mut by_age: Vec<usize> = (0..bids.len()).collect();
+    by_age.sort_by_key(|at| bids[*at].asked_at());
+    for at in by_age {
+        let Some(parcel) = bids[at].kept() else {
             inline.push(at);
             continue;
         };
@@ -149,6 +150,9 @@ fn parts(bids: &[&Bid]) -> Vec<Vec<usize>> {
         }
     }
     kept.extend((!inline.is_empty()).then_some(inline));
+    for part in &mut kept {
+        part.sort_unstable();
+    }
     kept
 }
 

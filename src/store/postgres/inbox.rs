@@ -23,7 +23,7 @@ impl Inbox for PostgresStore {
         if request.limit == 0 {
             return Ok(Vec::new());
         }
-        self.shared.leases.ask(Wanted::new(request)).await
+        Ok(self.shared.leases.ask(Wanted::new(request)).await?.take())
     }
 
     async fn retry(&self, claim: &ClaimRequest<'_>, after: Duration, reason: &str) -> Result<Hold, StoreError> {
@@ -40,7 +40,7 @@ impl Inbox for PostgresStore {
     }
 
     async fn waiting(&self, up_to: u64) -> Result<u64, StoreError> {
-        Ok(self.shared.statements.operators.waiting(&self.shared.pool, up_to).await?)
+        self.shared.waiting.ask(up_to).await
     }
 
     async fn list(&self, filter: &Filter, page: &Page) -> Result<Vec<KeptEvent>, StoreError> {

@@ -4,6 +4,7 @@ use std::time::Duration;
 use sqlx::postgres::{PgArguments, PgRow, Postgres};
 use sqlx::query::Query;
 use sqlx::{AssertSqlSafe, PgPool, Row as _};
+use tokio::runtime::Handle;
 
 use super::fault::Fault;
 use super::held_up::HeldUp;
@@ -69,6 +70,19 @@ impl Wanted {
             .bind(texts(&self.except_endpoints))
             .bind(texts(&self.except_types))
             .bind(LAPSED)
+            .bind(i64::try_from(parcel::HEAVIEST).unwrap_or(i64::MAX))
+    }
+}
+
+/// Events on their way to a worker. Dropped before they have come, they are put back: nobody else knows their tokens.
+pub(super) struct Handed {
+    events: Vec<Leased>,
+    settles: Group<Settles>,
+}
+
+impl Handed {
+    pub(super) fn take(mut self) -> Vec<Leased> {
+        std::mem::take(&mut self.events)
     }
 }
 
@@ -78,14 +92,14 @@ impl Leases {
         Self { lane, sql: statements.lease.clone(), settles, held_up: HeldUp::new(statements) }
     }
 
-    async fn lease(&self, wanted: &Wanted) -> Result<Vec<Leased>, Fault> {
+    async fn lease(&self, wanted: &Wanted) -> Result<Handed, Fault> {
         let until = self.lane.until();
         self.held_up.look(&self.lane, until).await;
         let tokens: Vec<_> = (0..wanted.limit).map(|_| ClaimToken::random()).collect();
         let mut retries = 0;
         loop {
             match self.lane.run_until(until, || wanted.query(&self.sql, &tokens)).await {
-                Ok(rows) => return Ok(read_all(&rows)),
+                Ok(rows) => return Ok(Handed { events: read_all(&rows), settles: self.settles.clone() }),
                 // Another worker was faster with an event of the same order: it is to be seen now.
                 Err(fault) if fault.is_of_a_row() && retries < RETRIES => retries += 1,
                 Err(fault) => return Err(fault),
@@ -96,9 +110,9 @@ impl Leases {
 
 impl Engine for Leases {
     type Question = Wanted;
-    type Answer = Vec<Leased>;
+    type Answer = Handed;
 
-    async fn answer(&self, batch: &[Wanted]) -> Answers<Vec<Leased>> {
+    async fn answer(&self, batch: &[Wanted]) -> Answers<Handed> {
         let mut answers = Vec::with_capacity(batch.len());
         for wanted in batch {
             answers.push(self.lease(wanted).await.map_err(StoreError::from));
@@ -106,9 +120,17 @@ impl Engine for Leases {
         answers
     }
 
-    fn unheard(&self, _: Wanted, leased: Vec<Leased>) {
-        for leased in leased {
-            self.settles.tell(Settle::release(&leased.key, leased.token));
+    /// Dropping it is enough, as it is when the answer was sent and not looked at.
+    fn unheard(&self, _: Wanted, _: Handed) {}
+}
+
+impl Drop for Handed {
+    fn drop(&mut self) {
+        // Without a runtime there is nobody to ask, and the leases end by themselves.
+        if !self.events.is_empty() && Handle::try_current().is_ok() {
+            for event in &self.events {
+                self.settles.tell(Settle::release(&event.key, event.token));
+            }
         }
     }
 }

@@ -39,7 +39,9 @@
 //!
 //! - Leases are taken `FOR UPDATE SKIP LOCKED`, in the order of an index of what is due: what one costs does not depend on how many
 //!   events are waiting. Only those cost it a look that are due, and that the worker leaves out because too many of their kind
-//!   run already.
+//!   run already. With very many of them, about a million and more, a lease takes longer and longer, up to the store's
+//!   [deadline](PostgresStoreBuilder::deadline): give such a kind an endpoint and a worker of its own.
+//! - A lease carries 4 MiB of events, or one event.
 //! - A lease alone need not be on disk. If the server crashes it may forget the last ones; the events are leased again, and the
 //!   tokens of the forgotten leases can complete nothing.
 //! - Workers of all instances are woken by `NOTIFY`, sent after the commit and from a connection of its own: inside of the transaction
@@ -61,6 +63,7 @@
 //! | renewals, completions and whatever else ends a claim | 1 |
 //! | waking workers, where events are accepted or put back | 1 |
 //! | leases, where a worker runs | 1 |
+//! | how many events are waiting, where a receiver [limits](crate::WebhookLayer::max_waiting_events) them | 1 |
 //! | being woken, where a worker runs | 1 |
 //!
 //! The pool itself serves [`migrate`](PostgresStore::migrate), [`purge`](PostgresStore::purge), and what operators ask.
@@ -91,6 +94,7 @@ mod settles;
 mod store;
 mod table;
 mod text;
+mod waiting;
 
 pub use self::{
     builder::PostgresStoreBuilder,

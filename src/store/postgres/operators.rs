@@ -19,9 +19,11 @@ pub(super) struct OperatorsSql {
     discard: Which,
     forget: Which,
     get: Arc<str>,
-    waiting: Arc<str>,
     counts: Arc<str>,
 }
+
+/// What has expired is gone, whether it is purged yet or not.
+const REMEMBERED: &str = " AND (expires_at IS NULL OR expires_at > now())";
 
 /// What an operator has changed.
 pub(super) struct Changed {
@@ -51,26 +53,13 @@ impl OperatorsSql {
             discard: which(include_str!("sql/discard.sql")),
             forget: which(include_str!("sql/forget.sql")),
             get: render(include_str!("sql/get.sql")),
-            waiting: render(include_str!("sql/waiting.sql")),
             counts: render(include_str!("sql/counts.sql")),
         }
     }
 
-    pub(super) async fn waiting(&self, pool: &PgPool, up_to: u64) -> Result<u64, Fault> {
-        let mut transaction = pool.begin().await?;
-        // Receivers ask this all the time, and the server's statistics may be old: by index, whatever they say.
-        sqlx::raw_sql("SET LOCAL enable_seqscan = off; SET LOCAL enable_bitmapscan = off")
-            .execute(&mut *transaction)
-            .await?;
-        let statement = sqlx::query_scalar(AssertSqlSafe(self.waiting.clone()));
-        let waiting: i64 =
-            statement.bind(i64::try_from(up_to).unwrap_or(i64::MAX)).fetch_one(&mut *transaction).await?;
-        transaction.rollback().await?;
-        Ok(waiting.unsigned_abs())
-    }
-
     pub(super) async fn list(&self, pool: &PgPool, filter: &Filter, page: &Page) -> Result<Vec<KeptEvent>, Fault> {
         let mut statement = self.list.of(filter, &EventState::ALL, PgArguments::default());
+        statement.push(REMEMBERED);
         if let Some(after) = page.after {
             statement.push(" AND arrival > ").push_bind(i64::try_from(after).unwrap_or(i64::MAX));
         }
@@ -91,7 +80,8 @@ impl OperatorsSql {
         filter: &Filter,
         states: &[EventState],
     ) -> Result<Changed, Fault> {
-        let statement = self.requeue.of(filter, states, PgArguments::default());
+        let mut statement = self.requeue.of(filter, states, PgArguments::default());
+        statement.push(REMEMBERED);
         self.requeue.change(pool, statement).await
     }
 
@@ -106,7 +96,8 @@ impl OperatorsSql {
         let states = [EventState::Completed, EventState::Dead];
         let mut statement = self.forget.of(filter, &states, PgArguments::default());
         statement.push(&*self.forget.after);
-        Ok(statement.build().persistent(false).execute(pool).await?.rows_affected())
+        let row = statement.build().persistent(false).fetch_one(pool).await?;
+        Ok(row.try_get::<i64, _>(0)?.unsigned_abs())
     }
 
     pub(super) async fn counts(&self, pool: &PgPool) -> Result<InboxCounts, Fault> {

@@ -9,6 +9,10 @@ use crate::inbox::{Order, Parcel, from_unix_millis, unix_millis};
 /// The longest order that is written as it is: a row of an index holds no more than a few thousand bytes.
 const LONGEST_ORDER: usize = 1_024;
 
+/// How many bytes of parcels go into one statement, and come out of one, unless it is a single parcel: more would make the first of
+/// them wait for the last, and all of them be too late.
+pub(super) const HEAVIEST: usize = 4 * 1024 * 1024;
+
 /// What is written of a parcel.
 pub(super) struct Kept {
     pub(super) received_ms: i64,

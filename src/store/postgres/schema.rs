@@ -27,6 +27,7 @@ const ACCEPT_TAKEOVER_SQL: &str = include_str!("sql/accept_takeover.sql");
 const LEASE_SQL: &str = include_str!("sql/lease.sql");
 const PROMOTE_SQL: &str = include_str!("sql/promote.sql");
 const HELD_UP_SQL: &str = include_str!("sql/held_up.sql");
+const WAITING_SQL: &str = include_str!("sql/waiting.sql");
 const NOTIFY_SQL: &str = include_str!("sql/notify.sql");
 const CHANNEL_SQL: &str = include_str!("sql/channel.sql");
 
@@ -49,6 +50,7 @@ pub(super) struct Statements {
     pub(super) lease: Arc<str>,
     pub(super) promote: Arc<str>,
     pub(super) held_up: Arc<str>,
+    pub(super) waiting: Arc<str>,
     pub(super) notify: Arc<str>,
     pub(super) channel: Arc<str>,
     pub(super) operators: OperatorsSql,
@@ -70,6 +72,7 @@ impl Statements {
             lease: render(LEASE_SQL),
             promote: render(PROMOTE_SQL),
             held_up: render(HELD_UP_SQL),
+            waiting: render(WAITING_SQL),
             notify: render(NOTIFY_SQL),
             channel: render(CHANNEL_SQL),
             operators: OperatorsSql::about(&table),

@@ -15,6 +15,7 @@ use super::purge::Purge;
 use super::schema::Statements;
 use super::settle::{Settle, Settled};
 use super::settles::Settles;
+use super::waiting::Waiting;
 use crate::EventKey;
 use crate::inbox::Parcel;
 use crate::store::group::Group;
@@ -49,6 +50,7 @@ pub(super) struct Shared {
     settles: Group<Settles>,
     purge: Arc<Purge>,
     pub(super) leases: Group<Leases>,
+    pub(super) waiting: Group<Waiting>,
     pub(super) bell: Bell,
     pub(super) ear: Ear,
 }
@@ -101,11 +103,12 @@ impl PostgresStore {
         let claims = [(); CLAIM_LANES]
             .map(|()| Group::new(Claims::new(pool.clone(), deadline, &statements, settles.clone(), bell.clone())));
         let leases = Group::new(Leases::new(pool.clone(), deadline, &statements, settles.clone()));
+        let waiting = Group::new(Waiting::new(pool.clone(), deadline, &statements));
         let ear = Ear::new(pool.clone(), statements.channel.clone());
         let purge = Purge::new(pool.clone(), statements.purge.clone(), purge_every);
         let enlistment = Enlistment::new(Dialect::Postgres, statements.complete.clone());
         let purge = Arc::new(purge);
-        let shared = Shared { pool, statements, enlistment, claims, settles, purge, leases, bell, ear };
+        let shared = Shared { pool, statements, enlistment, claims, settles, purge, leases, waiting, bell, ear };
         Self { shared: Arc::new(shared) }
     }
 

@@ -1,5 +1,9 @@
 -- Puts the events in whose keys nobody has ever claimed, and says of the others how they are.
-WITH asked AS MATERIALIZED (
+WITH arrivals AS MATERIALIZED (
+    -- As many numbers as are asked for, at once: they are given in the order of arrival, and the rows are written in that of the keys.
+    SELECT array_agg(nextval('webhook_events_arrivals')) AS numbers FROM generate_series(1, cardinality($1::text[]))
+),
+asked AS MATERIALIZED (
     SELECT a.*, e.key AS seen, e.state, e.arrival AS arrived, e.token AS holder, e.fingerprint AS known,
            CASE e.state
                WHEN 'released' THEN true
@@ -7,8 +11,8 @@ WITH asked AS MATERIALIZED (
                ELSE e.expires_at <= now()
            END AS free
       FROM unnest($1::text[], $2::bytea[], $3::bigint[], $4::text[], $5::text[], $6::bigint[], $7::bytea[], $8::bytea[],
-                  $9::text[], $10::bigint[])
-           AS a (key, token, fingerprint, event_type, endpoint, received, head, body, order_key, sequence)
+                  $9::text[], $10::bigint[], $11::int[])
+           AS a (key, token, fingerprint, event_type, endpoint, received, head, body, order_key, sequence, turn)
       LEFT JOIN webhook_events e ON e.key = a.key COLLATE "C"
 ),
 -- Only keys that are not to be seen: on any other, ON CONFLICT would wait for whoever is changing the row.
@@ -16,7 +20,7 @@ inserted AS (
     INSERT INTO webhook_events (key, event_type, state, token, lease_until, received_at, attempts, fingerprint,
                                 arrival, endpoint, due_at, head, body, order_key, sequence)
     SELECT key, event_type, 'accepted', token, now(), timestamptz 'epoch' + received * interval '1 millisecond', 0,
-           fingerprint, nextval('webhook_events_arrivals'), endpoint,
+           fingerprint, (SELECT numbers FROM arrivals)[turn], endpoint,
            -- Held up, so that no lease has to pass over it, however many there are.
            CASE WHEN order_key IS NOT NULL
                  AND EXISTS (SELECT FROM webhook_events o

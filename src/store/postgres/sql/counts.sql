@@ -5,4 +5,4 @@ SELECT count(*) FILTER (WHERE state = 'accepted') AS waiting,
        floor(extract(epoch FROM now() - min(received_at) FILTER (WHERE state = 'accepted' AND (due_at <= now() OR due_at = 'infinity'))) * 1000)::bigint
            AS oldest
   FROM webhook_events
- WHERE arrival IS NOT NULL
+ WHERE arrival IS NOT NULL AND (expires_at IS NULL OR expires_at > now())

@@ -1,6 +1,7 @@
+-- Under nobody's token: nobody has completed it, and its sequence was not applied.
 WITH changed AS (
     UPDATE webhook_events
-       SET state = 'completed', due_at = NULL, processed_at = now(), summary = 'discarded by an operator',
+       SET state = 'completed', token = '', due_at = NULL, processed_at = now(), summary = 'discarded by an operator',
            expires_at = now() + $1::bigint * interval '1 millisecond'
      WHERE ctid = ANY (ARRAY(SELECT ctid FROM webhook_events /* which */ FOR NO KEY UPDATE SKIP LOCKED))
     RETURNING order_key

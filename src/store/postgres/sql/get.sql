@@ -3,4 +3,4 @@ SELECT key, state, arrival, event_type, floor(extract(epoch FROM received_at) * 
        floor(extract(epoch FROM processed_at) * 1000)::bigint AS processed, attempts, summary,
        failures, head, body, order_key, sequence
   FROM webhook_events
- WHERE key = $1 AND arrival IS NOT NULL
+ WHERE key = $1 AND arrival IS NOT NULL AND (expires_at IS NULL OR expires_at > now())

@@ -1,6 +1,6 @@
 -- Leases what has been due the longest. Of an order only the first event, and none while another one runs.
 WITH due AS MATERIALIZED (
-    SELECT e.ctid AS place, e.due_at, e.arrival
+    SELECT e.ctid AS place, e.due_at, e.arrival, octet_length(e.head)::bigint + octet_length(e.body) AS weight
       FROM webhook_events e
      WHERE e.due_at <= now()
        AND (cardinality($4::text[]) = 0 OR e.endpoint = ANY ($4::text[]))
@@ -16,7 +16,9 @@ WITH due AS MATERIALIZED (
        FOR NO KEY UPDATE OF e SKIP LOCKED
 ),
 numbered AS MATERIALIZED (
-    SELECT place, row_number() OVER (ORDER BY due_at, arrival) AS n FROM due
+    SELECT place, row_number() OVER in_order AS n, coalesce(sum(weight) OVER in_order, 0) AS weight
+      FROM due
+    WINDOW in_order AS (ORDER BY due_at, arrival ROWS UNBOUNDED PRECEDING)
 )
 -- By its place, and not by its key: a row that was changed since this statement began has another one, and is left alone.
 UPDATE webhook_events e
@@ -32,9 +34,13 @@ UPDATE webhook_events e
                        ELSE e.failures END
   FROM numbered d
  WHERE e.ctid = d.place
+   -- No more than can be told in time; the others are for the next lease.
+   AND (d.n = 1 OR d.weight <= $8::bigint)
 RETURNING d.n, e.token, e.key, e.event_type, e.fingerprint, e.attempts,
           floor(extract(epoch FROM e.received_at) * 1000)::bigint AS received, e.head, e.body, e.order_key, e.sequence,
           e.sequence IS NOT NULL
           AND EXISTS (SELECT FROM webhook_events o
                        WHERE o.order_key = e.order_key AND o.sequence >= e.sequence
-                         AND o.state IN ('completed', 'applied')) AS superseded
+                         AND o.state IN ('completed', 'applied')
+                         -- Discarded is not applied.
+                         AND (o.state = 'applied' OR o.token <> '')) AS superseded

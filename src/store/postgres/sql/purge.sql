@@ -6,13 +6,13 @@ WITH deleted AS (
          WHERE expires_at < now()
          ORDER BY expires_at LIMIT $1
            FOR UPDATE SKIP LOCKED))
-    RETURNING state, order_key, sequence
+    RETURNING state, token, order_key, sequence
 ),
 applied AS (
     INSERT INTO webhook_events AS e (key, state, token, lease_until, received_at, attempts, fingerprint, order_key, sequence)
     SELECT 'applied ' || order_key, 'applied', '', now(), now(), 0, 0, order_key, max(sequence)
       FROM deleted
-     WHERE state = 'completed' AND order_key IS NOT NULL AND sequence IS NOT NULL
+     WHERE state = 'completed' AND token <> '' AND order_key IS NOT NULL AND sequence IS NOT NULL
      GROUP BY order_key
      ORDER BY order_key
     ON CONFLICT (key) DO UPDATE SET sequence = excluded.sequence WHERE e.sequence < excluded.sequence

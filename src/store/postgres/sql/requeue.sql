@@ -1,8 +1,19 @@
 WITH chosen AS MATERIALIZED (
-    SELECT ctid AS place, arrival FROM webhook_events /* which */ FOR NO KEY UPDATE SKIP LOCKED
+    SELECT ctid AS place, arrival, state, token, order_key, sequence
+      FROM webhook_events /* which */ FOR NO KEY UPDATE SKIP LOCKED
 ),
 numbered AS MATERIALIZED (
     SELECT place, nextval('webhook_events_arrivals') AS arrival FROM (SELECT place FROM chosen ORDER BY arrival) sorted
+),
+-- What was completed before stays applied, and what is run again is old news to itself.
+applied AS (
+    INSERT INTO webhook_events AS e (key, state, token, lease_until, received_at, attempts, fingerprint, order_key, sequence)
+    SELECT 'applied ' || order_key, 'applied', '', now(), now(), 0, 0, order_key, max(sequence)
+      FROM chosen
+     WHERE state = 'completed' AND token <> '' AND order_key IS NOT NULL AND sequence IS NOT NULL
+     GROUP BY order_key
+     ORDER BY order_key
+    ON CONFLICT (key) DO UPDATE SET sequence = excluded.sequence WHERE e.sequence < excluded.sequence
 ),
 -- Under nobody's token: whoever gave it up must not be taken for the one that puts it back.
 changed AS (

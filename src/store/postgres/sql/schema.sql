@@ -4,7 +4,7 @@ CREATE TABLE IF NOT EXISTS webhook_events (
     -- running, completed, failed or released; of an inbox, accepted while it waits, and failed is a dead letter;
     -- applied is no event, but the highest sequence that was completed of an order whose events are deleted
     state        text NOT NULL,
-    -- 16 bytes: who holds the claim, or completed it
+    -- 16 bytes: who holds the claim, or completed it; none, if an operator discarded the event
     token        bytea NOT NULL,
     -- when the lease ends; while it waits in an inbox, since when it has been waiting
     lease_until  timestamptz NOT NULL,

@@ -1,6 +1,6 @@
 -- Takes claims that are free to take: released, lapsed, one's own, or of an event that is to be forgotten.
 WITH locked AS MATERIALIZED (
-    SELECT a.*, e.ctid AS place, e.state AS was, e.token AS holder
+    SELECT a.*, e.ctid AS place, e.state AS was, e.token AS holder, e.order_key AS old_order, e.sequence AS old_sequence
       FROM unnest($1::text[], $2::bytea[], $3::bigint[], $4::bigint[], $5::text[])
            WITH ORDINALITY AS a (key, token, lease, fingerprint, event_type, n)
       JOIN webhook_events e ON e.key = a.key COLLATE "C"
@@ -10,6 +10,16 @@ WITH locked AS MATERIALIZED (
                ELSE e.expires_at <= now()
            END
        FOR NO KEY UPDATE OF e SKIP LOCKED
+),
+-- The event was not purged yet: its sequence outlives it all the same.
+applied AS (
+    INSERT INTO webhook_events AS e (key, state, token, lease_until, received_at, attempts, fingerprint, order_key, sequence)
+    SELECT 'applied ' || old_order, 'applied', '', now(), now(), 0, 0, old_order, max(old_sequence)
+      FROM locked
+     WHERE was = 'completed' AND holder <> '' AND old_order IS NOT NULL AND old_sequence IS NOT NULL
+     GROUP BY old_order
+     ORDER BY old_order
+    ON CONFLICT (key) DO UPDATE SET sequence = excluded.sequence WHERE e.sequence < excluded.sequence
 )
 -- By its place, and not by its key: a row that was changed since this statement began has another one, and is left alone.
 UPDATE webhook_events e

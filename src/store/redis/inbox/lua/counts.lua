@@ -26,7 +26,7 @@ if waiting > 0 then
   end
   -- Nobody has read these yet. The first may have been discarded.
   for _, item in ipairs(redis.call('XRANGE', EVENTS, from, '+', 'COUNT', 8)) do
-    local record = read(claim_key(item[2][KEY]))
+    local record = is_event(item[2]) and read(claim_key(item[2][KEY]))
     if record and is_waiting(record) then
       consider(item[2])
       break

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use tower_webhook::inbox::{Inbox, LeaseRequest, Order};
+use tower_webhook::inbox::{Filter, Inbox, LeaseRequest, Order};
 use tower_webhook::store::{Claim, ClaimRequest, ClaimToken, Completion, Hold, RedisStore, Store};
 use tower_webhook::testing::conformance::Harness;
 
@@ -86,7 +86,7 @@ async fn foreign_entries_and_values_hold_up_nobody() {
     accept_all(&store, ["2".to_owned(), "3".to_owned()]).await;
     server.command(&["DEL", &record("2")]);
     server.command(&["HSET", &record("2"), "no", "record"]);
-    assert_eq!(listed(&store, &tower_webhook::inbox::Filter::all()).await, ["1", "3"]);
+    assert_eq!(listed(&store, &Filter::all()).await, ["1", "3"]);
     store.counts().await.map(drop).expect("an answer");
     assert_eq!(run_all(&store).await, ["1", "2", "3"]);
     assert_eq!(store.counts().await.expect("an answer").running, 0);
@@ -145,4 +145,17 @@ async fn lost_group_is_made_anew_and_nothing_runs_twice() {
     let mut rest = run_all(&store).await;
     rest.sort_unstable();
     assert_eq!(rest, ["2", "3"]);
+}
+
+/// An operator took it out: whoever had it has not completed it.
+#[tokio::test(flavor = "multi_thread")]
+async fn discarded_event_is_lost_to_whoever_had_it() {
+    let server = RedisServer::start();
+    let store = store_on(&server);
+    accept_all(&store, ["1".to_owned()]).await;
+    let leased = lease(&store, 1).await.remove(0);
+    assert_eq!(store.retry(&leased.claim(LEASE), LEASE, "flaky").await.expect("an answer"), Hold::Held);
+    assert_eq!(store.discard(&Filter::all(), RETENTION).await.expect("an answer"), 1);
+    let hold = store.complete(&leased.claim(LEASE), &Completion::succeeded("OK", RETENTION)).await;
+    assert_eq!(hold.expect("an answer"), Hold::Lost);
 }

@@ -57,11 +57,7 @@ impl Shared {
 
     pub(super) async fn requeue(&self, filter: &Filter, states: &[EventState]) -> Result<u64, Fault> {
         let letters = [if states.contains(&EventState::Completed) { "fc" } else { "f" }];
-        let with_token = |event: &KeptEvent| {
-            let token = record::token(ClaimToken::random());
-            [named(event), vec![token]].concat()
-        };
-        let requeued = self.change(filter, states, &scripts::REQUEUE, &letters, with_token).await?;
+        let requeued = self.change(filter, states, &scripts::REQUEUE, &letters, named_anew).await?;
         self.listener.tell();
         Ok(requeued)
     }
@@ -69,7 +65,7 @@ impl Shared {
     pub(super) async fn discard(&self, filter: &Filter, retention: Duration) -> Result<u64, Fault> {
         let retention = milliseconds(retention).to_string();
         let states = [EventState::Waiting, EventState::Dead];
-        let discarded = self.change(filter, &states, &scripts::DISCARD, &[&retention, DISCARDED], named).await?;
+        let discarded = self.change(filter, &states, &scripts::DISCARD, &[&retention, DISCARDED], named_anew).await?;
         self.listener.tell();
         Ok(discarded)
     }
@@ -157,6 +153,11 @@ impl Shared {
 
 fn named(event: &KeptEvent) -> Vec<String> {
     vec![event.key.to_string(), event.arrival.to_string()]
+}
+
+/// With a token that nobody has.
+fn named_anew(event: &KeptEvent) -> Vec<String> {
+    [named(event), vec![record::token(ClaimToken::random())]].concat()
 }
 
 fn listed(event: KeptEvent) -> KeptEvent {

@@ -159,3 +159,30 @@ async fn discarded_event_is_lost_to_whoever_had_it() {
     let hold = store.complete(&leased.claim(LEASE), &Completion::succeeded("OK", RETENTION)).await;
     assert_eq!(hold.expect("an answer"), Hold::Lost);
 }
+
+/// Ids of the stream go on from the last one, and so are in the future for as long as the clock was set back.
+#[tokio::test(flavor = "multi_thread")]
+async fn events_are_due_at_once_after_the_clock_was_set_back() {
+    let server = RedisServer::start();
+    let (store, events) = (store_on(&server), format!("{PREFIX}inbox:events"));
+    server.command(&["XADD", &events, "5000000000000-0", "k", "v"]);
+    server.command(&["XDEL", &events, "5000000000000-0"]);
+    for id in ["a", "b", "c"] {
+        accept_ordered(&store, id).await;
+    }
+    accept_all(&store, ["1".to_owned(), "2".to_owned()]).await;
+    // As it was accepted before, and without a record.
+    let value = server.command(&["GET", &record("1")]);
+    let (head, _) = value.split_once(" 0 ").expect("a time");
+    server.command(&["SET", &record("1"), &format!("{head} 0 5000000000000 w")]);
+    server.command(&["DEL", &record("c")]);
+    let others = ["others".into()];
+    let mut request = LeaseRequest::new(9, LEASE);
+    request.endpoints = &others;
+    assert!(store.lease(&request).await.expect("an answer").is_empty(), "all are set aside");
+    let mut all = run_all(&store).await;
+    all.sort_unstable();
+    assert_eq!(all, ["1", "2", "a", "b", "c"]);
+    accept_all(&store, ["3".to_owned()]).await;
+    assert_eq!(store.discard(&Filter::all(), RETENTION).await.expect("an answer"), 1);
+}

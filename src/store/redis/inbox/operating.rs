@@ -15,17 +15,14 @@ use crate::store::ClaimToken;
 /// How many events one script looks at: their bodies pass through its hands.
 const AT_ONCE: usize = 25;
 
-/// An arrival's number is the time of it, and so many places for those that arrive together.
-const PER_MILLISECOND: u64 = 1_000_000;
-
 const DISCARDED: &str = "discarded by an operator";
 
 /// Key, type, when it was received, and the record.
 type Row = (String, String, String, Vec<u8>);
 
-/// How many are waiting, running, completed and dead, when the oldest that is due was received, and the server's time, both in
-/// milliseconds since 1970.
-type Counted = (i64, u64, u64, u64, Option<i64>, u64);
+/// How many are waiting, running, completed and dead, when the oldest that is due was received, in milliseconds since 1970, and the
+/// last arrival.
+type Counted = (i64, u64, u64, u64, Option<i64>, Option<u64>);
 
 impl Shared {
     pub(super) async fn list(&self, filter: &Filter, page: &Page) -> Result<Vec<KeptEvent>, Fault> {
@@ -119,8 +116,8 @@ impl Shared {
     ) -> Result<u64, Fault> {
         let events = self.events()?;
         // What is requeued may have died again before the last page: those that arrive from now on are left alone.
-        let (.., now): Counted = read(self.ask_inbox(&scripts::COUNTS).await?)?;
-        let newest = (now + 1).saturating_mul(PER_MILLISECOND);
+        let (.., newest): Counted = read(self.ask_inbox(&scripts::COUNTS).await?)?;
+        let Some(newest) = newest else { return Ok(0) };
         let mut changed = 0;
         for state in states {
             if filter.state.is_some_and(|wanted| wanted != *state) {
@@ -132,7 +129,7 @@ impl Shared {
                 let found = self.list(&filter, &page).await?;
                 let Some(last) = found.last() else { break };
                 page = page.after(last);
-                let names: Vec<_> = found.iter().filter(|event| event.arrival < newest).flat_map(&name).collect();
+                let names: Vec<_> = found.iter().filter(|event| event.arrival <= newest).flat_map(&name).collect();
                 if names.is_empty() {
                     break;
                 }

@@ -2,11 +2,11 @@
 
 use std::time::Duration;
 
-use tower_webhook::inbox::{Filter, Inbox, LeaseRequest, Order};
+use tower_webhook::inbox::{Filter, Inbox, LeaseRequest, Order, Parcel};
 use tower_webhook::store::{Claim, ClaimRequest, ClaimToken, Completion, Hold, RedisStore, Store};
 use tower_webhook::testing::conformance::Harness;
 
-use super::site::{LEASE, PREFIX, RETENTION, accept_all, ids, lease, listed, parcel, store_on};
+use super::site::{LEASE, PREFIX, RETENTION, accept_all, ids, lease, listed, now, parcel, store_on};
 use crate::harness::{Shifting, pool, pool_of};
 use crate::receiver::key;
 use crate::support::redis_server::RedisServer;
@@ -185,4 +185,36 @@ async fn events_are_due_at_once_after_the_clock_was_set_back() {
     assert_eq!(all, ["1", "2", "a", "b", "c"]);
     accept_all(&store, ["3".to_owned()]).await;
     assert_eq!(store.discard(&Filter::all(), RETENTION).await.expect("an answer"), 1);
+}
+
+/// Written by somebody who knows how, but not quite.
+#[tokio::test(flavor = "multi_thread")]
+async fn unreadable_event_is_left_out() {
+    let server = RedisServer::start();
+    let (store, events) = (store_on(&server), format!("{PREFIX}inbox:events"));
+    accept_all(&store, ["1".to_owned()]).await;
+    let odd = key("odd").to_string();
+    let fields = ["k", &odd, "t", "", "f", "AAAAAAAAAAA", "r", "noon", "o", "", "q", "", "h", "", "b", ""];
+    server.command(&[&["XADD", &events, "*"], &fields[..]].concat());
+    accept_all(&store, ["2".to_owned()]).await;
+    assert_eq!(ids(&lease(&store, 10).await), ["1", "2"]);
+}
+
+/// The server does nothing else while it reads them.
+#[tokio::test(flavor = "multi_thread")]
+async fn large_events_come_a_few_at_a_time_and_all_of_them() {
+    let server = RedisServer::start();
+    let store = store_on(&server);
+    for n in 0..20 {
+        let key = key(&n.to_string());
+        let large = Parcel::new("a head", vec![b'x'; 1 << 20], now());
+        let claim = ClaimRequest::new(&key, ClaimToken::random(), LEASE);
+        store.accept(&claim, &large).await.map(drop).expect("an answer");
+    }
+    let mut counts = Vec::new();
+    while counts.iter().sum::<usize>() < 20 {
+        counts.push(lease(&store, 100).await.len());
+    }
+    assert_eq!(counts, [4; 5]);
+    assert!(lease(&store, 1).await.is_empty());
 }

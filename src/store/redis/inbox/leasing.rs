@@ -38,8 +38,9 @@ impl Shared {
         if let Some(position) = position {
             self.listener.read_up_to(position);
         }
-        let leased = rows.into_iter().zip(tokens).map(|(row, token)| leased(row, token));
-        Ok((leased.collect::<Result<_, _>>()?, has_more))
+        // One that cannot be read is left out, and its lease lapses: it must not hold up others.
+        let leased = rows.into_iter().zip(tokens).filter_map(|(row, token)| leased(row, token).ok());
+        Ok((leased.collect(), has_more))
     }
 
     fn lease_arguments(&self, request: &LeaseRequest<'_>, tokens: &[ClaimToken]) -> Vec<String> {

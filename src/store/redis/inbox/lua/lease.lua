@@ -2,6 +2,7 @@
 -- left-out endpoints and left-out types there are; these; and as many tokens as the limit is.
 local limit, lease, lapsed = tonumber(ARGV[2]), tonumber(ARGV[3]), ARGV[4]
 local AT_ONCE, PAGE, ENOUGH = 32, 100, 4 * 1024 * 1024
+local LARGE = ENOUGH / AT_ONCE
 local at = now()
 
 local next_argument = 8
@@ -116,15 +117,18 @@ end
 
 -- What is new is read in the order of its arrival, whoever it is for: what does not suit, or has to wait for others, is set aside
 -- once, and found by its kind or its line from then on.
+-- Where one is large, others are: these are read one at a time, and so is the first, so that it does not become too much.
+local at_once = 1
 local fresh, size, budget, drained, done = 0, 0, is_behind and 0 or 4 * limit + 256, false, {}
 while fresh < limit and size < ENOUGH and budget > 0 and not drained do
-  local count = math.min(limit - fresh, AT_ONCE)
+  local count = math.min(limit - fresh, at_once)
   local came = read_new(count)
   drained = #came < count
   budget = budget - #came
   for _, item in ipairs(came) do
     local number, entry = number_of(item[1]), item[2]
     local record = is_event(entry) and open_record(number, entry)
+    at_once = is_event(entry) and #entry[BODY] > LARGE and 1 or AT_ONCE
     if record and is_running(record) then
       -- The group was lost, and is read from the beginning: somebody still runs this.
       hold({ item[1] }, lease, at)

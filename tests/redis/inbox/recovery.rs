@@ -218,3 +218,33 @@ async fn large_events_come_a_few_at_a_time_and_all_of_them() {
     assert_eq!(counts, [4; 5]);
     assert!(lease(&store, 1).await.is_empty());
 }
+
+/// It has lapsed and is renewed, put back or requeued by somebody who may not do all of it.
+#[tokio::test(flavor = "multi_thread")]
+async fn failed_verb_on_an_event_loses_nothing() {
+    for forbidden in ["xclaim", "set", "zrem", "zadd", "xack", "xdel", "xadd"] {
+        let server = RedisServer::start();
+        server.command(&["ACL", "SETUSER", "weak", "on", ">pw", "~*", "&*", "+@all", &format!("-{forbidden}")]);
+        let url = format!("redis://weak:pw@{}/", server.address());
+        let weak = RedisStore::builder(pool_of(&url)).prefix(PREFIX).build();
+        let (strong, clock) =
+            (store_on(&server), Shifting::new(pool(&server), std::slice::from_ref(&server), "inbox").await);
+        accept_all(&strong, ["back".to_owned(), "dead".to_owned(), "lapsed".to_owned()]).await;
+        let leased = lease(&strong, 3).await;
+        assert_eq!(strong.bury(&leased[1].claim(LEASE), "hopeless").await.expect("an answer"), Hold::Held);
+        let _ = weak.requeue(&Filter::all(), false).await;
+        let _ = weak.retry(&leased[0].claim(LEASE), Duration::ZERO, "flaky").await;
+        clock.pass(LEASE * 2).await;
+        let others = ["others".into()];
+        let mut request = LeaseRequest::new(9, LEASE);
+        request.endpoints = &others;
+        assert!(strong.lease(&request).await.expect("an answer").is_empty());
+        let _ = weak.renew(&leased[2].claim(LEASE)).await;
+        let mut all = run_all(&strong).await;
+        strong.requeue(&Filter::all(), false).await.map(drop).expect("an answer");
+        clock.pass(LEASE * 2).await;
+        all.extend(run_all(&strong).await);
+        all.sort_unstable();
+        assert_eq!(all, ["back", "dead", "lapsed"], "{forbidden}");
+    }
+}

@@ -58,7 +58,7 @@ local function find_left_behind()
   return #found == PAGE
 end
 
--- Entries whose lease has lapsed are set aside. They stay pending, under the token of whoever had them.
+-- Entries whose lease has lapsed are set aside. They stay pending, under the token of whoever had them. Says whether there may be more.
 local function find_lapsed()
   local found = find_pending('IDLE', NEVER, '-', '+', PAGE)
   for _, item in ipairs(found) do
@@ -81,6 +81,7 @@ local function find_lapsed()
   else
     redis.call('DEL', LAPSES)
   end
+  return #found == PAGE
 end
 
 local function read_new(count)
@@ -99,11 +100,11 @@ end
 
 purge(at, 2 * limit + 16)
 local known = redis.call('GET', LAPSES)
-if known and tonumber(known) <= at or not known and pending() > 0 then
-  find_lapsed()
-end
 -- Before anything new: these came first.
 local is_behind = find_left_behind()
+if known and tonumber(known) <= at or not known and pending() > 0 then
+  is_behind = find_lapsed() or is_behind
+end
 
 local due = {}
 for _, kind in ipairs(redis.call('SMEMBERS', KINDS)) do

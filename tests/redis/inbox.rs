@@ -8,6 +8,8 @@ mod durability;
 mod keys;
 #[path = "inbox/kinds.rs"]
 mod kinds;
+#[path = "inbox/recovery.rs"]
+mod recovery;
 #[path = "inbox/site.rs"]
 mod site;
 #[path = "inbox/waking.rs"]

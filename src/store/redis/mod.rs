@@ -68,6 +68,9 @@
 //! | `appendfsync always` | kept | kept | the same |
 //! | and [`replicas`](RedisStoreBuilder::replicas) | kept | kept | kept, unless another replica is promoted than those that confirmed |
 //!
+//! [`check`](RedisStore::check) does not warn about `everysec`: for claims it is good enough, since an event that is forgotten is sent
+//! again. One that was acknowledged is not, so have an inbox with `appendfsync always`.
+//!
 //! With replicas, an event that too few of them confirm is not acknowledged, nor is a duplicate that finds it; it is in the stream
 //! nevertheless, and is going to be run. Do not take any of this for Postgres: where an accepted event must not be lost, it
 //! belongs there, or into SQLite. Under `maxmemory-policy noeviction` a full server refuses events; under `allkeys-*` it may drop the
@@ -80,8 +83,9 @@
 //! **Workers** are woken by a connection of its own, on which the store waits for the stream while somebody is idle. It is for
 //! arrivals: an event that another process puts back, or whose turn in its order has come there, is found when the worker next
 //! [looks](crate::Worker::poll_every). Leases, pauses and retention are on the server's clock. So long as a lease holds, its event
-//! is pending in the consumer group, with an idle time that is set such that each lease has a deadline of its own; `XAUTOCLAIM` finds
-//! those that have passed.
+//! is pending in the consumer group, with an idle time that is set such that each lease has a deadline of its own; `XPENDING` finds
+//! those that have passed. An entry that was only just read is pending for another consumer: a script that fails, for want of a right
+//! or because of a key of another type, is not rolled back, and the next one finds there what was left behind.
 //!
 //! What a worker reads of the stream and does not run, because its [endpoints](crate::Worker::endpoints) or bulkheads leave it out, or
 //! because others of its order go first, is set aside once, in a sorted set of its kind or in the line of its order: a consumer group

@@ -3,8 +3,9 @@
 use std::time::Duration;
 
 use tower_webhook::inbox::Inbox;
+use tower_webhook::store::{Hold, Store};
 
-use super::site::{Site, accept_all, lease, store_on};
+use super::site::{LEASE, Site, accept_all, lease, store_on};
 use crate::receiver::eventually;
 use crate::support::redis_server::RedisServer;
 
@@ -59,4 +60,20 @@ async fn store_that_is_dropped_listens_no_more() {
     waiting.abort();
     drop(store);
     eventually("nobody waits", async || server.command(&["INFO", "clients"]).contains("blocked_clients:0")).await;
+}
+
+/// There is nothing new to lease, and workers renew all the time.
+#[tokio::test(flavor = "multi_thread")]
+async fn renewal_wakes_nobody() {
+    let server = RedisServer::start();
+    let store = store_on(&server);
+    accept_all(&store, ["1".to_owned()]).await;
+    let leased = lease(&store, 2).await.remove(0);
+    assert!(lease(&store, 1).await.is_empty());
+    let woken = store.wake();
+    assert_eq!(store.renew(&leased.claim(LEASE)).await.expect("an answer"), Hold::Held);
+    assert!(tokio::time::timeout(Duration::from_millis(200), woken).await.is_err(), "a renewal is no news");
+    let woken = store.wake();
+    assert_eq!(store.release(&leased.key, leased.token).await.expect("an answer"), Hold::Held);
+    tokio::time::timeout(Duration::from_secs(10), woken).await.expect("it is due");
 }

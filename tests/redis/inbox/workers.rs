@@ -1,5 +1,7 @@
 //! Rows 37 to 39: workers that die or stand still, events that always fail, and operators that click twice.
 
+use std::time::Duration;
+
 use axum::http::StatusCode;
 use tower_webhook::Outcome;
 use tower_webhook::inbox::{EventState, Filter, Inbox, LAPSED};
@@ -143,4 +145,26 @@ async fn two_stores_lease_every_event_once() {
     all.sort();
     all.dedup();
     assert_eq!((count, all.len()), (300, 300));
+}
+
+/// As a worker is that shuts down while it asks. Nobody knows the tokens.
+#[tokio::test(flavor = "multi_thread")]
+async fn events_that_nobody_waits_for_any_more_are_put_back() {
+    let server = RedisServer::start();
+    let store = store_on(&server);
+    accept_all(&store, ["1".to_owned(), "2".to_owned()]).await;
+    server.command(&["CLIENT", "PAUSE", "60000", "WRITE"]);
+    let asking = tokio::time::timeout(Duration::from_millis(100), lease(&store, 10)).await;
+    assert!(asking.is_err(), "the server stands still");
+    server.command(&["CLIENT", "UNPAUSE"]);
+    let mut all = Vec::new();
+    for _ in 0..500 {
+        all.extend(lease(&store, 10).await);
+        if all.len() == 2 {
+            break;
+        }
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+    assert_eq!(all.len(), 2, "long before the lease would end");
+    assert!(all.iter().all(|leased| leased.attempt == 1), "it was no attempt");
 }

@@ -1,6 +1,9 @@
-use deadpool_redis::redis::Value;
+use std::sync::Arc;
 
-use super::super::fault::Fault;
+use deadpool_redis::redis::Value;
+use tokio::runtime::Handle;
+
+use super::super::fault::{Fault, NoConnection};
 use super::super::record::{self, milliseconds};
 use super::super::store::{Shared, Way};
 use super::entry::{Entry, read, text};
@@ -15,13 +18,31 @@ const MOST: usize = 512;
 pub(super) const LONGEST_LEASE: u64 = 1_000_000_000_000;
 
 impl Shared {
-    pub(super) async fn lease(&self, request: &LeaseRequest<'_>) -> Result<Vec<Leased>, Fault> {
+    /// Asks in a task of its own: if whoever wants them leaves before they come, the events are put back.
+    pub(super) async fn lease(self: &Arc<Self>, request: &LeaseRequest<'_>) -> Result<Vec<Leased>, Fault> {
         let events = self.events()?;
         if request.limit == 0 {
             return Ok(Vec::new());
         }
+        let tokens: Vec<_> = (0..request.limit.min(MOST)).map(|_| record::leased_token()).collect();
+        let (shared, arguments) = (self.clone(), self.lease_arguments(request, &tokens));
+        let asking = tokio::spawn(async move {
+            let leased = shared.lease_under(&events, &arguments, &tokens).await;
+            leased.map(|leased| Handed { leased, shared })
+        });
+        // It only ends early with the runtime.
+        let handed = asking.await.unwrap_or_else(|_| Err(NoConnection::Abandoned.into()));
+        Ok(handed?.take())
+    }
+
+    async fn lease_under(
+        &self,
+        events: &str,
+        arguments: &[String],
+        tokens: &[ClaimToken],
+    ) -> Result<Vec<Leased>, Fault> {
         loop {
-            let (leased, has_more) = self.lease_some(&events, request).await?;
+            let (leased, has_more) = self.lease_some(events, arguments, tokens).await?;
             // Much was read that is for others, and is out of the way now.
             if !leased.is_empty() || !has_more {
                 return Ok(leased);
@@ -29,17 +50,21 @@ impl Shared {
         }
     }
 
-    async fn lease_some(&self, events: &str, request: &LeaseRequest<'_>) -> Result<(Vec<Leased>, bool), Fault> {
-        let tokens: Vec<_> = (0..request.limit.min(MOST)).map(|_| record::leased_token()).collect();
-        let arguments = self.lease_arguments(request, &tokens);
+    async fn lease_some(
+        &self,
+        events: &str,
+        arguments: &[String],
+        tokens: &[ClaimToken],
+    ) -> Result<(Vec<Leased>, bool), Fault> {
         let arguments: Vec<&[u8]> = arguments.iter().map(String::as_bytes).collect();
         let (reply, _) = self.run(Way::Shared, &scripts::LEASE.call(events, &arguments)).await?;
         let (rows, position, has_more): (Vec<Row>, Option<String>, bool) = read(reply)?;
         if let Some(position) = position {
             self.listener.read_up_to(position);
         }
-        let leased = rows.into_iter().zip(tokens).map(|(row, token)| leased(row, token));
-        Ok((leased.collect::<Result<_, _>>()?, has_more))
+        // One that cannot be read is left out, and its lease lapses: it must not hold up others.
+        let leased = rows.into_iter().zip(tokens).filter_map(|(row, token)| leased(row, *token).ok());
+        Ok((leased.collect(), has_more))
     }
 
     fn lease_arguments(&self, request: &LeaseRequest<'_>, tokens: &[ClaimToken]) -> Vec<String> {
@@ -56,6 +81,32 @@ impl Shared {
         arguments.extend(except_types.iter().map(|name| text(Some(name))));
         arguments.extend(tokens.iter().map(|token| record::token(*token)));
         arguments
+    }
+}
+
+/// Events on their way to a worker. Dropped before they have come, they are put back: nobody else knows their tokens.
+struct Handed {
+    leased: Vec<Leased>,
+    shared: Arc<Shared>,
+}
+
+impl Handed {
+    fn take(mut self) -> Vec<Leased> {
+        std::mem::take(&mut self.leased)
+    }
+}
+
+impl Drop for Handed {
+    fn drop(&mut self) {
+        let (leased, shared) = (std::mem::take(&mut self.leased), self.shared.clone());
+        // Without a runtime there is nobody to ask, and the leases end by themselves.
+        if let (false, Ok(runtime)) = (leased.is_empty(), Handle::try_current()) {
+            runtime.spawn(async move {
+                for leased in leased {
+                    let _ = shared.release_leased(&leased.key, leased.token).await;
+                }
+            });
+        }
     }
 }
 

@@ -15,17 +15,14 @@ use crate::store::ClaimToken;
 /// How many events one script looks at: their bodies pass through its hands.
 const AT_ONCE: usize = 25;
 
-/// An arrival's number is the time of it, and so many places for those that arrive together.
-const PER_MILLISECOND: u64 = 1_000_000;
-
 const DISCARDED: &str = "discarded by an operator";
 
 /// Key, type, when it was received, and the record.
 type Row = (String, String, String, Vec<u8>);
 
-/// How many are waiting, running, completed and dead, when the oldest that is due was received, and the server's time, both in
-/// milliseconds since 1970.
-type Counted = (i64, u64, u64, u64, Option<i64>, u64);
+/// How many are waiting, running, completed and dead, when the oldest that is due was received, in milliseconds since 1970, and the
+/// last arrival.
+type Counted = (i64, u64, u64, u64, Option<i64>, Option<u64>);
 
 impl Shared {
     pub(super) async fn list(&self, filter: &Filter, page: &Page) -> Result<Vec<KeptEvent>, Fault> {
@@ -57,11 +54,7 @@ impl Shared {
 
     pub(super) async fn requeue(&self, filter: &Filter, states: &[EventState]) -> Result<u64, Fault> {
         let letters = [if states.contains(&EventState::Completed) { "fc" } else { "f" }];
-        let with_token = |event: &KeptEvent| {
-            let token = record::token(ClaimToken::random());
-            [named(event), vec![token]].concat()
-        };
-        let requeued = self.change(filter, states, &scripts::REQUEUE, &letters, with_token).await?;
+        let requeued = self.change(filter, states, &scripts::REQUEUE, &letters, named_anew).await?;
         self.listener.tell();
         Ok(requeued)
     }
@@ -69,7 +62,7 @@ impl Shared {
     pub(super) async fn discard(&self, filter: &Filter, retention: Duration) -> Result<u64, Fault> {
         let retention = milliseconds(retention).to_string();
         let states = [EventState::Waiting, EventState::Dead];
-        let discarded = self.change(filter, &states, &scripts::DISCARD, &[&retention, DISCARDED], named).await?;
+        let discarded = self.change(filter, &states, &scripts::DISCARD, &[&retention, DISCARDED], named_anew).await?;
         self.listener.tell();
         Ok(discarded)
     }
@@ -123,8 +116,8 @@ impl Shared {
     ) -> Result<u64, Fault> {
         let events = self.events()?;
         // What is requeued may have died again before the last page: those that arrive from now on are left alone.
-        let (.., now): Counted = read(self.ask_inbox(&scripts::COUNTS).await?)?;
-        let newest = (now + 1).saturating_mul(PER_MILLISECOND);
+        let (.., newest): Counted = read(self.ask_inbox(&scripts::COUNTS).await?)?;
+        let Some(newest) = newest else { return Ok(0) };
         let mut changed = 0;
         for state in states {
             if filter.state.is_some_and(|wanted| wanted != *state) {
@@ -136,7 +129,7 @@ impl Shared {
                 let found = self.list(&filter, &page).await?;
                 let Some(last) = found.last() else { break };
                 page = page.after(last);
-                let names: Vec<_> = found.iter().filter(|event| event.arrival < newest).flat_map(&name).collect();
+                let names: Vec<_> = found.iter().filter(|event| event.arrival <= newest).flat_map(&name).collect();
                 if names.is_empty() {
                     break;
                 }
@@ -157,6 +150,11 @@ impl Shared {
 
 fn named(event: &KeptEvent) -> Vec<String> {
     vec![event.key.to_string(), event.arrival.to_string()]
+}
+
+/// With a token that nobody has.
+fn named_anew(event: &KeptEvent) -> Vec<String> {
+    [named(event), vec![record::token(ClaimToken::random())]].concat()
 }
 
 fn listed(event: KeptEvent) -> KeptEvent {

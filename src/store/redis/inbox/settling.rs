@@ -28,7 +28,7 @@ impl Shared {
         }
         let retention = milliseconds(completion.retention).to_string();
         let arguments = [retention.as_bytes(), completion.summary.as_bytes()];
-        self.settle(&scripts::COMPLETE, Way::Replicated, claim.key, claim.token, &arguments).await
+        self.end(&scripts::COMPLETE, Way::Replicated, claim.key, claim.token, &arguments).await
     }
 
     pub(in super::super) async fn release_leased(
@@ -36,7 +36,7 @@ impl Shared {
         key: &EventKey,
         token: ClaimToken,
     ) -> Result<Option<Hold>, Fault> {
-        self.settle(&scripts::PUT_BACK, Way::Shared, key, token, &[]).await
+        self.end(&scripts::PUT_BACK, Way::Shared, key, token, &[]).await
     }
 
     pub(super) async fn retry_leased(
@@ -47,13 +47,29 @@ impl Shared {
     ) -> Result<Option<Hold>, Fault> {
         let (pause, reason) = (if after.is_zero() { 0 } else { milliseconds(after) }.to_string(), escaped(reason));
         let arguments = [pause.as_bytes(), reason.as_bytes()];
-        self.settle(&scripts::PUT_BACK, Way::Shared, claim.key, claim.token, &arguments).await
+        self.end(&scripts::PUT_BACK, Way::Shared, claim.key, claim.token, &arguments).await
     }
 
     pub(super) async fn bury_leased(&self, claim: &ClaimRequest<'_>, reason: &str) -> Result<Option<Hold>, Fault> {
         let line = escaped(reason);
         let arguments = [reason.as_bytes(), line.as_bytes()];
-        self.settle(&scripts::BURY, Way::Replicated, claim.key, claim.token, &arguments).await
+        self.end(&scripts::BURY, Way::Replicated, claim.key, claim.token, &arguments).await
+    }
+
+    /// As [`settle`](Self::settle). What was behind the event in its line may be due now, or it is itself: workers are told.
+    async fn end(
+        &self,
+        script: &Script,
+        way: Way,
+        key: &EventKey,
+        token: ClaimToken,
+        arguments: &[&[u8]],
+    ) -> Result<Option<Hold>, Fault> {
+        let hold = self.settle(script, way, key, token, arguments).await?;
+        if hold == Some(Hold::Held) {
+            self.listener.tell();
+        }
+        Ok(hold)
     }
 
     /// Other tokens hold no event of the inbox, and nothing is asked of the server for them.
@@ -74,8 +90,6 @@ impl Shared {
         match read::<String>(reply)?.as_str() {
             "held" => {
                 confirmed?;
-                // What was behind it in its line may be due now, or it is itself.
-                self.listener.tell();
                 Ok(Some(Hold::Held))
             }
             "lost" => Ok(Some(Hold::Lost)),

@@ -25,5 +25,8 @@ if #number > 6 then
   redis.call('XADD', ARGV[1], ms .. '-0', 'k', ARGV[6], 't', ARGV[7], 'f', ARGV[8], 'r', ARGV[9], 'o', ARGV[10],
     'q', ARGV[11], 'h', ARGV[12], 'b', ARGV[13])
 end
-redis.call('SET', KEYS[1], ARGV[2] .. '@' .. ms .. string.rep('0', 6 - #number) .. number .. ' 0 ' .. ms .. ' w' .. ARGV[5])
+-- Due since now, and not since what its id says: if the server's clock was set back, that is to come.
+local time = redis.call('TIME')
+local now = string.format('%d', time[1] * 1000 + math.floor(time[2] / 1000))
+redis.call('SET', KEYS[1], ARGV[2] .. '@' .. ms .. string.rep('0', 6 - #number) .. number .. ' 0 ' .. now .. ' w' .. ARGV[5])
 return false

@@ -18,7 +18,7 @@ end
 local rows = {}
 for index, number in ipairs(numbers) do
   local entry = entries[index] or entry_of(number)
-  local record = entry and read(claim_key(entry[KEY]))
+  local record = entry and is_event(entry) and read(claim_key(entry[KEY]))
   if record and record.number == number then
     rows[#rows + 1] = { entry[KEY], entry[TYPE], entry[RECEIVED], record.value }
   end

@@ -14,9 +14,9 @@ if not is_running(record) then
   return 'lost'
 end
 local at = now()
-let_go(record)
 add_failure(record, at, ARGV[4])
-write(KEYS[1], 'f', record, at, ARGV[3])
-redis.call('ZADD', DEAD, 0, record.number)
 end_order(record, false)
+redis.call('ZADD', DEAD, 0, record.number)
+write(KEYS[1], 'f', record, at, ARGV[3])
+let_go(record)
 return 'held'

@@ -3,11 +3,13 @@ if not redis.REDIS_VERSION_NUM then
   return redis.error_reply('ERR the inbox needs Redis 7.0 or later, or Valkey')
 end
 local PREFIX = ARGV[1] .. 'inbox:'
-local EVENTS, GROUP, WORKER = PREFIX .. 'events', 'workers', 'worker'
+-- An entry is the reader's from when it is read until the same script has leased it or set it aside. A script that fails is not
+-- rolled back: what is the reader's when another one begins was left behind.
+local EVENTS, GROUP, WORKER, READER = PREFIX .. 'events', 'workers', 'worker', 'reader'
 local KINDS, APPLIED, FAILURES = PREFIX .. 'kinds', PREFIX .. 'applied', PREFIX .. 'failures'
 local COMPLETED, DEAD, LAPSES = PREFIX .. 'completed', PREFIX .. 'dead', PREFIX .. 'lapses'
 -- Where the values are in an entry of the stream.
-local KEY, TYPE, PRINT, RECEIVED, ORDER, SEQUENCE = 2, 4, 6, 8, 10, 12
+local KEY, TYPE, PRINT, RECEIVED, ORDER, SEQUENCE, BODY = 2, 4, 6, 8, 10, 12, 16
 -- A lease ends when its entry has been pending for this long, in milliseconds: an entry that is leased is said to have been pending
 -- for so much less, which gives each its own deadline.
 local NEVER = 1000000000000
@@ -31,10 +33,13 @@ local function claim_key(key)
   return ARGV[1] .. (string.find(key, '{', 1, true) and '{}' or '') .. key
 end
 
--- The record under a claim's key; without a number, if it is none of the inbox's.
+-- The record under a claim's key; without a number, if it is none of the inbox's. What is no string is no record.
 local function read(claim)
-  local value = redis.call('GET', claim)
-  if not value then
+  local value = redis.pcall('GET', claim)
+  if type(value) == 'table' and value.err and not string.find(value.err, 'WRONGTYPE', 1, true) then
+    error(value.err)
+  end
+  if type(value) ~= 'string' then
     return nil
   end
   local number, attempts, time, rest = string.match(value, '^@(%d+) (%d+) (%d+) (.*)$', 38)
@@ -50,6 +55,10 @@ local function is_running(record)
   return record.state == 'a' and record.number and string.sub(record.rest, 1, 1) ~= 'w'
 end
 
+local function is_lapsed(record)
+  return is_running(record) and string.sub(record.rest, 1, 1) == 'l'
+end
+
 local function is_ordered(record)
   return string.sub(record.rest, 2, 2) == 'o'
 end
@@ -63,10 +72,35 @@ local function write_open(claim, record, time, how)
   write(claim, 'a', record, time, how .. (is_ordered(record) and 'o' or ''))
 end
 
+-- Whether an entry of the stream is an event, and not something that somebody else added.
+local function is_event(entry)
+  return #entry == BODY and entry[1] == 'k' and entry[ORDER - 1] == 'o' and entry[BODY - 1] == 'b'
+    and string.find(entry[KEY], '^%d+%.%d+:')
+end
+
 local function entry_of(number)
   local id = id_of(number)
   local found = redis.call('XRANGE', EVENTS, id, id)[1]
-  return found and found[2]
+  return found and is_event(found[2]) and found[2]
+end
+
+-- The record of an event that has not ended; nil if there is nothing to run.
+local function open_record(number, entry)
+  local record = read(claim_key(entry[KEY]))
+  if record then
+    return record.number == number and record.state == 'a' and record or nil
+  end
+  if redis.call('ZSCORE', COMPLETED, number) or redis.call('ZSCORE', DEAD, number) then
+    return nil
+  end
+  -- Somebody deleted the record of an event that was accepted: it is run nevertheless.
+  return { state = 'a', token = '', print = entry[PRINT], number = number, attempts = 0,
+    time = tonumber(string.sub(number, 1, -7)), rest = entry[ORDER] == '' and 'w' or 'wo' }
+end
+
+-- Since when an event is due. One that was never put back was due when it came, even if the server's clock was set back since.
+local function due_since(record, at)
+  return record.attempts == 0 and math.min(record.time, at) or record.time
 end
 
 -- Puts an entry behind all others, and says as which arrival.
@@ -109,6 +143,7 @@ end
 
 -- Has these entries pending until the lease ends.
 local function hold(ids, lease, at)
+  note_lapse(at + lease)
   local command = { 'XCLAIM', EVENTS, GROUP, WORKER, 0 }
   for _, id in ipairs(ids) do
     command[#command + 1] = id
@@ -117,7 +152,6 @@ local function hold(ids, lease, at)
     command[#command + 1] = option
   end
   redis.call(unpack(command))
-  note_lapse(at + lease)
 end
 
 local function add_failure(record, at, reason)
@@ -126,7 +160,18 @@ local function add_failure(record, at, reason)
     log .. string.format('%d %d ', record.time, at) .. reason .. '\n')
 end
 
--- An event leaves its line, and the one behind it is due.
+-- Has an event in the line of its order, and says whether it is the first. Lines are in the order of arrival: what is above the last
+-- one cannot be in it yet.
+local function join_line(number, entry)
+  local line = PREFIX .. 'line' .. entry[ORDER]
+  local last = redis.call('LINDEX', line, -1)
+  if not last or last < number or not redis.call('LPOS', line, number) then
+    return redis.call('RPUSH', line, number) == 1
+  end
+  return redis.call('LINDEX', line, 0) == number
+end
+
+-- An event leaves its line, and the one behind it is due. That comes first: if it fails, the line is as it was.
 local function leave_line(number, entry, applied)
   local order, sequence = entry[ORDER], entry[SEQUENCE]
   if order == '' then
@@ -139,24 +184,27 @@ local function leave_line(number, entry, applied)
     end
   end
   local line = PREFIX .. 'line' .. order
-  local was_first = redis.call('LINDEX', line, 0) == number
-  redis.call('LREM', line, 1, number)
-  while was_first do
-    local first = redis.call('LINDEX', line, 0)
-    if not first then
-      return
-    end
-    local behind = entry_of(first)
-    local record = behind and read(claim_key(behind[KEY]))
-    if record and record.number == first and is_waiting(record) then
-      set_aside(first, behind, record.time)
-      return
-    end
-    redis.call('LPOP', line)
+  if redis.call('LINDEX', line, 0) ~= number then
+    redis.call('LREM', line, 1, number)
+    return
   end
+  local index = 1
+  local behind = redis.call('LINDEX', line, index)
+  while behind do
+    local other = behind ~= number and entry_of(behind)
+    local record = other and open_record(behind, other)
+    if record and is_waiting(record) then
+      set_aside(behind, other, due_since(record, now()))
+      break
+    end
+    index = index + 1
+    behind = redis.call('LINDEX', line, index)
+  end
+  redis.call('LTRIM', line, index, -1)
 end
 
--- The caller's running event is not run any more: nobody's, and out of whatever it was in.
+-- The caller's running event is not run any more: nobody's, and out of whatever it was in. This comes last: what is pending is found
+-- again if the script fails.
 local function let_go(record, entry)
   redis.call('XACK', EVENTS, GROUP, id_of(record.number))
   if string.sub(record.rest, 1, 1) == 'l' then

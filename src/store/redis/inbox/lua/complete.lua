@@ -15,8 +15,8 @@ if not is_running(record) then
   return 'lost'
 end
 local at, retention = now(), tonumber(ARGV[3])
-let_go(record)
-write(KEYS[1], 'c', record, at, ARGV[4], 'PX', retention)
-redis.call('ZADD', COMPLETED, at + retention, record.number)
 end_order(record, true)
+redis.call('ZADD', COMPLETED, at + retention, record.number)
+write(KEYS[1], 'c', record, at, ARGV[4], 'PX', retention)
+let_go(record)
 return 'held'

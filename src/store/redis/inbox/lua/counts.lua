@@ -1,4 +1,4 @@
--- How many events are in each state, and when the oldest that is due was received. ARGV: prefix.
+-- How many events are in each state, when the oldest that is due was received, and the last arrival. ARGV: prefix.
 local at = now()
 purge(at, 1000)
 local running, dead, completed = pending(), redis.call('ZCARD', DEAD), redis.call('ZCARD', COMPLETED)
@@ -26,11 +26,17 @@ if waiting > 0 then
   end
   -- Nobody has read these yet. The first may have been discarded.
   for _, item in ipairs(redis.call('XRANGE', EVENTS, from, '+', 'COUNT', 8)) do
-    local record = read(claim_key(item[2][KEY]))
+    local record = is_event(item[2]) and read(claim_key(item[2][KEY]))
     if record and is_waiting(record) then
       consider(item[2])
       break
     end
   end
 end
-return { waiting, running, redis.call('ZCOUNT', COMPLETED, at, '+inf'), dead, oldest, at }
+local last, stream = false, redis.pcall('XINFO', 'STREAM', EVENTS)
+for index = 1, stream.err and 0 or #stream, 2 do
+  if stream[index] == 'last-generated-id' then
+    last = number_of(stream[index + 1])
+  end
+end
+return { waiting, running, redis.call('ZCOUNT', COMPLETED, at, '+inf'), dead, oldest, last }

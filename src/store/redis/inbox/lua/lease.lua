@@ -1,7 +1,8 @@
 -- Leases what has been due the longest. ARGV: prefix, limit, lease, what is noted down of lapsed attempts, how many endpoints,
 -- left-out endpoints and left-out types there are; these; and as many tokens as the limit is.
 local limit, lease, lapsed = tonumber(ARGV[2]), tonumber(ARGV[3]), ARGV[4]
-local AT_ONCE, ENOUGH = 32, 4 * 1024 * 1024
+local AT_ONCE, PAGE, ENOUGH = 32, 100, 4 * 1024 * 1024
+local LARGE = ENOUGH / AT_ONCE
 local at = now()
 
 local next_argument = 8
@@ -26,37 +27,65 @@ local function suits(kind)
     and not (no_types and no_types[event_type])
 end
 
--- Entries whose lease has lapsed are set aside. They stay pending, under the token of whoever had them.
+-- A pending entry that a script left behind, or whose record somebody deleted, goes where it belongs.
+local function put_right(id, number, entry)
+  local record = entry and open_record(number, entry)
+  if record and is_running(record) then
+    hold({ id }, lease, at)
+    return
+  end
+  if record and (entry[ORDER] == '' or join_line(number, entry)) then
+    set_aside(number, entry, due_since(record, at))
+  end
+  redis.call('XACK', EVENTS, GROUP, id)
+end
+
+local function find_pending(...)
+  local found = redis.pcall('XPENDING', EVENTS, GROUP, ...)
+  if found.err and not string.find(found.err, 'NOGROUP', 1, true) then
+    error(found.err)
+  end
+  return found.err and {} or found
+end
+
+-- Says whether there may be more of them.
+local function find_left_behind()
+  local found = find_pending('-', '+', PAGE, READER)
+  for _, item in ipairs(found) do
+    local number = number_of(item[1])
+    put_right(item[1], number, entry_of(number))
+  end
+  return #found == PAGE
+end
+
+-- Entries whose lease has lapsed are set aside. They stay pending, under the token of whoever had them. Says whether there may be more.
 local function find_lapsed()
-  local cursor = '0-0'
-  repeat
-    local page = redis.pcall('XAUTOCLAIM', EVENTS, GROUP, WORKER, NEVER, cursor, 'COUNT', 100, 'JUSTID')
-    if page.err then
-      break
+  local found = find_pending('IDLE', NEVER, '-', '+', PAGE)
+  for _, item in ipairs(found) do
+    local number = number_of(item[1])
+    local entry = entry_of(number)
+    local record = entry and open_record(number, entry)
+    if record and is_running(record) then
+      set_aside(number, entry, at)
+      write_open(claim_key(entry[KEY]), record, record.time, 'l')
+      redis.call('XCLAIM', EVENTS, GROUP, WORKER, 0, item[1], 'IDLE', 0, 'JUSTID')
+    else
+      put_right(item[1], number, entry)
     end
-    cursor = page[1]
-    for _, id in ipairs(page[2]) do
-      local number = number_of(id)
-      local entry = entry_of(number)
-      local record = entry and read(claim_key(entry[KEY]))
-      if record and record.number == number and is_running(record) then
-        write_open(claim_key(entry[KEY]), record, record.time, 'l')
-        set_aside(number, entry, at)
-      else
-        redis.call('XACK', EVENTS, GROUP, id)
-      end
-    end
-  until cursor == '0-0'
+  end
   -- Leases that were granted before and end later have to be looked for again.
-  if pending() > 0 then
+  if #found == PAGE then
+    redis.call('SET', LAPSES, at)
+  elseif pending() > 0 then
     redis.call('SET', LAPSES, at + 1000)
   else
     redis.call('DEL', LAPSES)
   end
+  return #found == PAGE
 end
 
 local function read_new(count)
-  local read_group = { 'XREADGROUP', 'GROUP', GROUP, WORKER, 'COUNT', count, 'STREAMS', EVENTS, '>' }
+  local read_group = { 'XREADGROUP', 'GROUP', GROUP, READER, 'COUNT', count, 'STREAMS', EVENTS, '>' }
   local came = redis.pcall(unpack(read_group))
   if came and came.err then
     if not string.find(came.err, 'NOGROUP', 1, true) then
@@ -69,25 +98,12 @@ local function read_new(count)
   return came and came[1][2] or {}
 end
 
--- The record of an entry that was only just read; nil if there is nothing to run.
-local function open_record(number, entry)
-  local claim = claim_key(entry[KEY])
-  local record = read(claim)
-  if record then
-    return record.number == number and is_waiting(record) and record or nil
-  end
-  if redis.call('ZSCORE', COMPLETED, number) or redis.call('ZSCORE', DEAD, number) then
-    return nil
-  end
-  -- Somebody deleted the record of an event that was accepted: it is run nevertheless.
-  return { state = 'a', token = '', print = entry[PRINT], number = number, attempts = 0,
-    time = tonumber(string.sub(number, 1, -7)), rest = entry[ORDER] == '' and 'w' or 'wo' }
-end
-
 purge(at, 2 * limit + 16)
 local known = redis.call('GET', LAPSES)
-if known and tonumber(known) <= at then
-  find_lapsed()
+-- Before anything new: these came first.
+local is_behind = find_left_behind()
+if known and tonumber(known) <= at or not known and pending() > 0 then
+  is_behind = find_lapsed() or is_behind
 end
 
 local due = {}
@@ -102,25 +118,33 @@ end
 
 -- What is new is read in the order of its arrival, whoever it is for: what does not suit, or has to wait for others, is set aside
 -- once, and found by its kind or its line from then on.
-local fresh, size, budget, drained, done = 0, 0, 4 * limit + 256, false, {}
+-- Where one is large, others are: these are read one at a time, and so is the first, so that it does not become too much.
+local at_once = 1
+local fresh, size, budget, drained, done = 0, 0, is_behind and 0 or 4 * limit + 256, false, {}
 while fresh < limit and size < ENOUGH and budget > 0 and not drained do
-  local count = math.min(limit - fresh, AT_ONCE)
+  local count = math.min(limit - fresh, at_once)
   local came = read_new(count)
   drained = #came < count
   budget = budget - #came
   for _, item in ipairs(came) do
     local number, entry = number_of(item[1]), item[2]
-    local record = open_record(number, entry)
-    local is_first = record and (entry[ORDER] == '' or redis.call('RPUSH', PREFIX .. 'line' .. entry[ORDER], number) == 1)
-    local kind = is_first and kind_of(entry)
-    if is_first and suits(kind) then
-      fresh = fresh + 1
-      size = size + #entry[16]
-      due[#due + 1] = { number = number, time = record.time, entry = entry, record = record }
+    local record = is_event(entry) and open_record(number, entry)
+    at_once = is_event(entry) and #entry[BODY] > LARGE and 1 or AT_ONCE
+    if record and is_running(record) then
+      -- The group was lost, and is read from the beginning: somebody still runs this.
+      hold({ item[1] }, lease, at)
     else
-      done[#done + 1] = item[1]
-      if is_first then
-        set_aside(number, entry, record.time)
+      local is_first = record and (entry[ORDER] == '' or join_line(number, entry))
+      local time = is_first and due_since(record, at)
+      if is_first and time <= at and suits(kind_of(entry)) then
+        fresh = fresh + 1
+        size = size + #entry[BODY]
+        due[#due + 1] = { number = number, time = time, entry = entry, record = record }
+      else
+        if is_first then
+          set_aside(number, entry, time)
+        end
+        done[#done + 1] = item[1]
       end
     end
   end
@@ -133,41 +157,55 @@ table.sort(due, function(one, other)
   return one.number < other.number
 end)
 
-local leased, ids = {}, {}
+local chosen, ids, is_chosen = {}, {}, {}
 size = 0
 for _, event in ipairs(due) do
   local number, entry, record = event.number, event.entry, event.record
-  if #leased < limit and (size < ENOUGH or entry) then
+  if is_chosen[number] then
+    -- Read once more, since the group was lost.
+  elseif #chosen < limit and (size < ENOUGH or entry) then
     if not entry then
       entry = entry_of(number)
-      record = entry and read(claim_key(entry[KEY]))
-      take_up(number, event.kind)
+      record = entry and open_record(number, entry)
     end
-    if record and record.number == number and record.state == 'a' then
-      if is_running(record) then
-        add_failure(record, at, lapsed)
-      end
-      record.attempts, record.token = record.attempts + 1, ARGV[next_argument + #leased]
-      write_open(claim_key(entry[KEY]), record, at, 'r')
-      local sequence, last = entry[SEQUENCE], false
-      if sequence ~= '' then
-        last = redis.call('HGET', APPLIED, entry[ORDER])
-      end
+    if record and (is_waiting(record) or is_lapsed(record)) then
+      is_chosen[number] = true
+      chosen[#chosen + 1] = { entry = entry, record = record, kind = event.kind }
       ids[#ids + 1] = id_of(number)
-      size = size + #entry[16]
-      leased[#leased + 1] = { record.attempts, (last and last >= sequence) and 1 or 0, record.print, entry }
+      size = size + #entry[BODY]
+    else
+      take_up(number, event.kind)
     end
   elseif entry then
     -- Others have been due for longer.
-    set_aside(number, entry, record.time)
+    set_aside(number, entry, event.time)
     done[#done + 1] = id_of(number)
   end
 end
 if #done > 0 then
   redis.call('XACK', EVENTS, GROUP, unpack(done))
 end
+-- Pending before they are taken up: if anything fails from here on, the lease ends, and they are found.
 if #ids > 0 then
   hold(ids, lease, at)
+end
+
+local leased = {}
+for index, event in ipairs(chosen) do
+  local entry, record = event.entry, event.record
+  if is_running(record) then
+    add_failure(record, at, lapsed)
+  end
+  record.attempts, record.token = record.attempts + 1, ARGV[next_argument + index - 1]
+  write_open(claim_key(entry[KEY]), record, at, 'r')
+  if event.kind then
+    take_up(record.number, event.kind)
+  end
+  local sequence, last = entry[SEQUENCE], false
+  if sequence ~= '' then
+    last = redis.call('HGET', APPLIED, entry[ORDER])
+  end
+  leased[index] = { record.attempts, (last and last >= sequence) and 1 or 0, record.print, entry }
 end
 
 -- How far everybody has read, for whoever is going to wait for more.

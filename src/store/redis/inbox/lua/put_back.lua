@@ -14,7 +14,6 @@ local at, entry = now(), entry_of(record.number)
 if not entry then
   return 'lost'
 end
-let_go(record, entry)
 local due = at
 if ARGV[3] then
   due = at + tonumber(ARGV[3])
@@ -22,6 +21,7 @@ if ARGV[3] then
 else
   record.attempts = record.attempts - 1
 end
-write_open(KEYS[1], record, due, 'w')
 set_aside(record.number, entry, due)
+write_open(KEYS[1], record, due, 'w')
+redis.call('XACK', EVENTS, GROUP, id_of(record.number))
 return 'held'

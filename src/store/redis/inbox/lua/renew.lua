@@ -6,12 +6,13 @@ end
 if record.token ~= ARGV[2] or not is_running(record) then
   return 'lost'
 end
-if string.sub(record.rest, 1, 1) == 'l' then
+-- This comes first: one that has lapsed and is not held is only found where it was set aside.
+hold({ id_of(record.number) }, tonumber(ARGV[3]), now())
+if is_lapsed(record) then
+  write_open(KEYS[1], record, record.time, 'r')
   local entry = entry_of(record.number)
   if entry then
     take_up(record.number, kind_of(entry))
   end
-  write_open(KEYS[1], record, record.time, 'r')
 end
-hold({ id_of(record.number) }, tonumber(ARGV[3]), now())
 return 'held'

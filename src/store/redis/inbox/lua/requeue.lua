@@ -6,9 +6,7 @@ for index = 3, #ARGV, 3 do
   local entry = record and record.number == number and string.find(ARGV[2], record.state, 1, true) and entry_of(number)
   if entry then
     local log = redis.call('HGET', FAILURES, number)
-    redis.call('XDEL', EVENTS, id_of(number))
-    redis.call('ZREM', record.state == 'f' and DEAD or COMPLETED, number)
-    redis.call('HDEL', FAILURES, number)
+    -- The old one goes last: if the script fails, one of them is there.
     record.number = add(entry)
     if log then
       redis.call('HSET', FAILURES, record.number, log)
@@ -16,6 +14,9 @@ for index = 3, #ARGV, 3 do
     -- Nobody's token: whoever gave it up must not be taken for the one that puts it back.
     record.token, record.attempts = ARGV[index + 2], 0
     write(claim, 'a', record, at, entry[ORDER] == '' and 'w' or 'wo')
+    redis.call('XDEL', EVENTS, id_of(number))
+    redis.call('ZREM', record.state == 'f' and DEAD or COMPLETED, number)
+    redis.call('HDEL', FAILURES, number)
     requeued = requeued + 1
   end
 end

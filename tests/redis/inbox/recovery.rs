@@ -1,0 +1,250 @@
+//! A script that fails is not rolled back, and others have access to the server: no accepted event is lost for that.
+
+use std::time::Duration;
+
+use tower_webhook::inbox::{Filter, Inbox, LeaseRequest, Order, Parcel};
+use tower_webhook::store::{Claim, ClaimRequest, ClaimToken, Completion, Hold, RedisStore, Store};
+use tower_webhook::testing::conformance::Harness;
+
+use super::site::{LEASE, PREFIX, RETENTION, accept_all, ids, lease, listed, now, parcel, store_on};
+use crate::harness::{Shifting, pool, pool_of};
+use crate::receiver::key;
+use crate::support::redis_server::RedisServer;
+
+async fn accept_ordered(store: &RedisStore, id: &str) {
+    let key = key(id);
+    let claim = ClaimRequest::new(&key, ClaimToken::random(), LEASE);
+    let claim = store.accept(&claim, &parcel(id).ordered(Order::of("resource"))).await;
+    assert!(matches!(claim, Ok(Claim::Fresh { .. })), "{claim:?}");
+}
+
+/// Leases and completes until there is no more.
+async fn run_all(store: &RedisStore) -> Vec<String> {
+    let mut all = Vec::new();
+    loop {
+        let leased = lease(store, 10).await;
+        if leased.is_empty() {
+            return all;
+        }
+        for leased in leased {
+            let hold = store.complete(&leased.claim(LEASE), &Completion::succeeded("OK", RETENTION)).await;
+            assert_eq!(hold.expect("an answer"), Hold::Held);
+            all.push(leased.key.id().to_owned());
+        }
+    }
+}
+
+fn record(id: &str) -> String {
+    format!("{PREFIX}{}", key(id))
+}
+
+/// Whichever command it is that the server refuses in the middle of a script.
+#[tokio::test(flavor = "multi_thread")]
+async fn failed_lease_loses_nothing() {
+    for forbidden in ["rpush", "zadd", "set", "xack", "xclaim", "zrem", "sadd", "hset", "xinfo"] {
+        let server = RedisServer::start();
+        server.command(&["ACL", "SETUSER", "weak", "on", ">pw", "~*", "&*", "+@all"]);
+        let url = format!("redis://weak:pw@{}/", server.address());
+        let weak = RedisStore::builder(pool_of(&url)).prefix(PREFIX).build();
+        let strong = store_on(&server);
+        // One that is due beside the stream, and one whose lease lapses.
+        accept_all(&strong, ["back".to_owned(), "lapsed".to_owned()]).await;
+        let first = lease(&strong, 2).await;
+        assert_eq!(strong.release(&first[0].key, first[0].token).await.expect("an answer"), Hold::Held);
+        let clock = Shifting::new(pool(&server), std::slice::from_ref(&server), "inbox").await;
+        clock.pass(LEASE * 2).await;
+        accept_all(&strong, ["1".to_owned()]).await;
+        for id in ["a", "b", "c"] {
+            accept_ordered(&strong, id).await;
+        }
+        accept_all(&strong, ["2".to_owned()]).await;
+        server.command(&["ACL", "SETUSER", "weak", &format!("-{forbidden}")]);
+        for _ in 0..3 {
+            let failed = weak.lease(&LeaseRequest::new(10, LEASE)).await;
+            assert!(failed.is_err() || forbidden == "hset" || forbidden == "xinfo", "{forbidden}: {failed:?}");
+        }
+        // What was leased, and not told to anybody, lapses.
+        let mut all = run_all(&strong).await;
+        clock.pass(LEASE * 2).await;
+        all.extend(run_all(&strong).await);
+        let ordered: Vec<_> = all.iter().filter(|id| ["a", "b", "c"].contains(&id.as_str())).collect();
+        assert_eq!(ordered, ["a", "b", "c"], "{forbidden}");
+        all.sort_unstable();
+        assert_eq!(all, ["1", "2", "a", "b", "back", "c", "lapsed"], "{forbidden}");
+        let counts = strong.counts().await.expect("an answer");
+        assert_eq!((counts.waiting, counts.running, counts.completed), (0, 0, 7), "{forbidden}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn foreign_entries_and_values_hold_up_nobody() {
+    let server = RedisServer::start();
+    let (store, events) = (store_on(&server), format!("{PREFIX}inbox:events"));
+    accept_all(&store, ["1".to_owned()]).await;
+    server.command(&["XADD", &events, "*", "k", "v"]);
+    server.command(&["XADD", &events, "*", "somebody", "else's", "a", "b", "c", "d", "e", "f"]);
+    accept_all(&store, ["2".to_owned(), "3".to_owned()]).await;
+    server.command(&["DEL", &record("2")]);
+    server.command(&["HSET", &record("2"), "no", "record"]);
+    assert_eq!(listed(&store, &Filter::all()).await, ["1", "3"]);
+    store.counts().await.map(drop).expect("an answer");
+    assert_eq!(run_all(&store).await, ["1", "2", "3"]);
+    assert_eq!(store.counts().await.expect("an answer").running, 0);
+}
+
+/// Wherever the event is when its record is deleted.
+#[tokio::test(flavor = "multi_thread")]
+async fn event_without_its_record_is_run_wherever_it_is() {
+    let server = RedisServer::start();
+    let store = store_on(&server);
+    accept_all(&store, ["back".to_owned(), "lapsed".to_owned()]).await;
+    for id in ["a", "b"] {
+        accept_ordered(&store, id).await;
+    }
+    let leased = lease(&store, 10).await;
+    assert_eq!(ids(&leased), ["back", "lapsed", "a"]);
+    assert_eq!(store.release(&leased[0].key, leased[0].token).await.expect("an answer"), Hold::Held);
+    for id in ["back", "lapsed", "b"] {
+        assert_eq!(server.command(&["DEL", &record(id)]), "1\n");
+    }
+    let hold = store.complete(&leased[2].claim(LEASE), &Completion::succeeded("OK", RETENTION)).await;
+    assert_eq!(hold.expect("an answer"), Hold::Held);
+    let mut all = run_all(&store).await;
+    assert_eq!(all, ["b", "back"]);
+    let clock = Shifting::new(pool(&server), std::slice::from_ref(&server), "inbox").await;
+    clock.pass(LEASE * 2).await;
+    all = run_all(&store).await;
+    assert_eq!(all, ["lapsed"]);
+}
+
+/// The consumer group is gone: what runs is not handed out again before its lease ends, and then it is.
+#[tokio::test(flavor = "multi_thread")]
+async fn lost_group_is_made_anew_and_nothing_runs_twice() {
+    let server = RedisServer::start();
+    let store = store_on(&server);
+    accept_all(&store, (1..=4).map(|n| n.to_string())).await;
+    for id in ["a", "b"] {
+        accept_ordered(&store, id).await;
+    }
+    let leased = lease(&store, 10).await;
+    assert_eq!(ids(&leased), ["1", "2", "3", "4", "a"]);
+    let later = store.retry(&leased[2].claim(LEASE), LEASE / 2, "flaky").await;
+    assert_eq!(later.expect("an answer"), Hold::Held);
+    assert_eq!(store.release(&leased[3].key, leased[3].token).await.expect("an answer"), Hold::Held);
+    server.command(&["XGROUP", "DESTROY", &format!("{PREFIX}inbox:events"), "workers"]);
+    let again = lease(&store, 10).await;
+    assert_eq!(ids(&again), ["4"], "others run, are not due yet, or wait for their turn");
+    assert!(lease(&store, 10).await.is_empty());
+    for leased in [&leased[0], &leased[4], &again[0]] {
+        let hold = store.complete(&leased.claim(LEASE), &Completion::succeeded("OK", RETENTION)).await;
+        assert_eq!(hold.expect("an answer"), Hold::Held);
+    }
+    assert_eq!(run_all(&store).await, ["b"]);
+    let clock = Shifting::new(pool(&server), std::slice::from_ref(&server), "inbox").await;
+    clock.pass(LEASE + Duration::from_secs(1)).await;
+    let mut rest = run_all(&store).await;
+    rest.sort_unstable();
+    assert_eq!(rest, ["2", "3"]);
+}
+
+/// An operator took it out: whoever had it has not completed it.
+#[tokio::test(flavor = "multi_thread")]
+async fn discarded_event_is_lost_to_whoever_had_it() {
+    let server = RedisServer::start();
+    let store = store_on(&server);
+    accept_all(&store, ["1".to_owned()]).await;
+    let leased = lease(&store, 1).await.remove(0);
+    assert_eq!(store.retry(&leased.claim(LEASE), LEASE, "flaky").await.expect("an answer"), Hold::Held);
+    assert_eq!(store.discard(&Filter::all(), RETENTION).await.expect("an answer"), 1);
+    let hold = store.complete(&leased.claim(LEASE), &Completion::succeeded("OK", RETENTION)).await;
+    assert_eq!(hold.expect("an answer"), Hold::Lost);
+}
+
+/// Ids of the stream go on from the last one, and so are in the future for as long as the clock was set back.
+#[tokio::test(flavor = "multi_thread")]
+async fn events_are_due_at_once_after_the_clock_was_set_back() {
+    let server = RedisServer::start();
+    let (store, events) = (store_on(&server), format!("{PREFIX}inbox:events"));
+    server.command(&["XADD", &events, "5000000000000-0", "k", "v"]);
+    server.command(&["XDEL", &events, "5000000000000-0"]);
+    for id in ["a", "b", "c"] {
+        accept_ordered(&store, id).await;
+    }
+    accept_all(&store, ["1".to_owned(), "2".to_owned()]).await;
+    // As it was accepted before, and without a record.
+    let value = server.command(&["GET", &record("1")]);
+    let (head, _) = value.split_once(" 0 ").expect("a time");
+    server.command(&["SET", &record("1"), &format!("{head} 0 5000000000000 w")]);
+    server.command(&["DEL", &record("c")]);
+    let others = ["others".into()];
+    let mut request = LeaseRequest::new(9, LEASE);
+    request.endpoints = &others;
+    assert!(store.lease(&request).await.expect("an answer").is_empty(), "all are set aside");
+    let mut all = run_all(&store).await;
+    all.sort_unstable();
+    assert_eq!(all, ["1", "2", "a", "b", "c"]);
+    accept_all(&store, ["3".to_owned()]).await;
+    assert_eq!(store.discard(&Filter::all(), RETENTION).await.expect("an answer"), 1);
+}
+
+/// Written by somebody who knows how, but not quite.
+#[tokio::test(flavor = "multi_thread")]
+async fn unreadable_event_is_left_out() {
+    let server = RedisServer::start();
+    let (store, events) = (store_on(&server), format!("{PREFIX}inbox:events"));
+    accept_all(&store, ["1".to_owned()]).await;
+    let odd = key("odd").to_string();
+    let fields = ["k", &odd, "t", "", "f", "AAAAAAAAAAA", "r", "noon", "o", "", "q", "", "h", "", "b", ""];
+    server.command(&[&["XADD", &events, "*"], &fields[..]].concat());
+    accept_all(&store, ["2".to_owned()]).await;
+    assert_eq!(ids(&lease(&store, 10).await), ["1", "2"]);
+}
+
+/// The server does nothing else while it reads them.
+#[tokio::test(flavor = "multi_thread")]
+async fn large_events_come_a_few_at_a_time_and_all_of_them() {
+    let server = RedisServer::start();
+    let store = store_on(&server);
+    for n in 0..20 {
+        let key = key(&n.to_string());
+        let large = Parcel::new("a head", vec![b'x'; 1 << 20], now());
+        let claim = ClaimRequest::new(&key, ClaimToken::random(), LEASE);
+        store.accept(&claim, &large).await.map(drop).expect("an answer");
+    }
+    let mut counts = Vec::new();
+    while counts.iter().sum::<usize>() < 20 {
+        counts.push(lease(&store, 100).await.len());
+    }
+    assert_eq!(counts, [4; 5]);
+    assert!(lease(&store, 1).await.is_empty());
+}
+
+/// It has lapsed and is renewed, put back or requeued by somebody who may not do all of it.
+#[tokio::test(flavor = "multi_thread")]
+async fn failed_verb_on_an_event_loses_nothing() {
+    for forbidden in ["xclaim", "set", "zrem", "zadd", "xack", "xdel", "xadd"] {
+        let server = RedisServer::start();
+        server.command(&["ACL", "SETUSER", "weak", "on", ">pw", "~*", "&*", "+@all", &format!("-{forbidden}")]);
+        let url = format!("redis://weak:pw@{}/", server.address());
+        let weak = RedisStore::builder(pool_of(&url)).prefix(PREFIX).build();
+        let (strong, clock) =
+            (store_on(&server), Shifting::new(pool(&server), std::slice::from_ref(&server), "inbox").await);
+        accept_all(&strong, ["back".to_owned(), "dead".to_owned(), "lapsed".to_owned()]).await;
+        let leased = lease(&strong, 3).await;
+        assert_eq!(strong.bury(&leased[1].claim(LEASE), "hopeless").await.expect("an answer"), Hold::Held);
+        let _ = weak.requeue(&Filter::all(), false).await;
+        let _ = weak.retry(&leased[0].claim(LEASE), Duration::ZERO, "flaky").await;
+        clock.pass(LEASE * 2).await;
+        let others = ["others".into()];
+        let mut request = LeaseRequest::new(9, LEASE);
+        request.endpoints = &others;
+        assert!(strong.lease(&request).await.expect("an answer").is_empty());
+        let _ = weak.renew(&leased[2].claim(LEASE)).await;
+        let mut all = run_all(&strong).await;
+        strong.requeue(&Filter::all(), false).await.map(drop).expect("an answer");
+        clock.pass(LEASE * 2).await;
+        all.extend(run_all(&strong).await);
+        all.sort_unstable();
+        assert_eq!(all, ["back", "dead", "lapsed"], "{forbidden}");
+    }
+}

@@ -87,6 +87,22 @@ async fn open_transaction_of_a_handler_holds_leases_up_for_a_bounded_time() {
     assert_eq!(lease_one(&store).await.attempt, 1);
 }
 
+/// Or it would run into the worker's deadline, and every one after it would as well.
+#[tokio::test(flavor = "multi_thread")]
+async fn lease_of_large_events_takes_a_few_at_a_time() {
+    const MIB: usize = 1 << 20;
+    let bed = Bed::new();
+    let store = bed.store().await;
+    for (id, size) in [("a", MIB), ("b", 2 * MIB), ("c", 2 * MIB), ("huge", 6 * MIB), ("d", 10), ("e", 10)] {
+        let parcel = parcel(&"x".repeat(size));
+        assert!(is_fresh(store.accept(&claim(&key(id)), &parcel).await.expect("an answer")), "{id}");
+    }
+    for expected in [&["a", "b"][..], &["c"], &["huge"], &["d", "e"], &[]] {
+        let leased = lease(&store, 64).await;
+        assert_eq!(leased.iter().map(|leased| leased.key.id()).collect::<Vec<_>>(), expected);
+    }
+}
+
 /// The worker's deadline was shorter than the wait for the lock, or its task was dropped.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn event_whose_worker_left_before_the_answer_is_put_back() {

@@ -9,6 +9,7 @@ use super::fault::Fault;
 use super::leasing::Wanted;
 use super::operating::{self, CHANGED_AT_ONCE, Change};
 use super::question::Question;
+use super::reader::Reader;
 use super::time::millis;
 use super::viewing::{self, Fragment};
 use crate::EventKey;
@@ -58,21 +59,22 @@ impl Inbox for SqliteStore {
     }
 
     async fn waiting(&self, up_to: u64) -> Result<u64, StoreError> {
-        let rows = self.look(&viewing::waiting(&self.writer().statements.table, up_to)).await?;
+        let rows = self.look(&self.reader, &viewing::waiting(&self.writer().statements.table, up_to)).await?;
         let count: i64 = rows.first().map_or(Ok(0), |row| row.try_get(0)).map_err(unreadable)?;
         Ok(count.unsigned_abs())
     }
 
     async fn list(&self, filter: &Filter, page: &Page) -> Result<Vec<KeptEvent>, StoreError> {
         let now = self.writer().times.now();
-        let rows = self.look(&viewing::list(&self.writer().statements.table, filter, page, &now)).await?;
+        let list = viewing::list(&self.writer().statements.table, filter, page, &now);
+        let rows = self.look(&self.slow_reader, &list).await?;
         let events = rows.iter().filter_map(|row| viewing::read_listed(row, &now).transpose());
         events.collect::<Result<_, _>>().map_err(unreadable)
     }
 
     async fn get(&self, key: &EventKey) -> Result<Option<KeptEvent>, StoreError> {
         let now = self.writer().times.now();
-        let rows = self.look(&viewing::get(&self.writer().statements.table, key, &now)).await?;
+        let rows = self.look(&self.reader, &viewing::get(&self.writer().statements.table, key, &now)).await?;
         rows.first().map_or(Ok(None), |row| viewing::read_whole(row, &now)).map_err(unreadable)
     }
 
@@ -90,15 +92,15 @@ impl Inbox for SqliteStore {
 
     async fn counts(&self) -> Result<InboxCounts, StoreError> {
         let now = self.writer().times.now();
-        let rows = self.look(&viewing::counts(&self.writer().statements.table, &now)).await?;
+        let rows = self.look(&self.slow_reader, &viewing::counts(&self.writer().statements.table, &now)).await?;
         viewing::read_counts(&rows, &now).map_err(unreadable)
     }
 }
 
 impl SqliteStore {
-    async fn look(&self, fragment: &Fragment) -> Result<Vec<SqliteRow>, StoreError> {
+    async fn look(&self, reader: &Reader, fragment: &Fragment) -> Result<Vec<SqliteRow>, StoreError> {
         self.unless_locked(|| async {
-            let rows = self.reader.rows(self.writer(), fragment.clone().statement()).await;
+            let rows = reader.rows(self.writer(), fragment.clone().statement()).await;
             rows.map_err(|fault| (&fault).into())
         })
         .await
@@ -131,7 +133,7 @@ impl SqliteStore {
     async fn last_arrival(&self) -> Result<i64, StoreError> {
         let rows = self.unless_locked(|| async {
             let statement = self.writer().statements.last_arrival();
-            self.reader.rows(self.writer(), statement).await.map_err(|fault| (&fault).into())
+            self.slow_reader.rows(self.writer(), statement).await.map_err(|fault| (&fault).into())
         });
         rows.await?.first().map_or(Ok(0), |row| row.try_get(0)).map_err(unreadable)
     }

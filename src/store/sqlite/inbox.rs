@@ -35,6 +35,15 @@ use crate::store::{Claim, ClaimRequest, Hold, StoreError};
 /// with nothing to do takes no lock. [`requeue`](Inbox::requeue), [`discard`](Inbox::discard) and
 /// [`forget`](Inbox::forget) change a thousand events at a time: if one fails half-way, what was changed stays so, and it can be
 /// asked again.
+///
+/// # Large backlogs
+///
+/// However many events wait, a lease finds those that have been due the longest at once. Only what it leaves out, for its endpoint
+/// or type, is walked past row by row, every time: with hundreds of thousands due that no worker is for, or that are of a kind of
+/// which as many run as may, leases of all others get slow. A kind that piles up like that is better off with a store of its own,
+/// with another [table](crate::store::sqlite::SqliteStoreBuilder::table) or file.
+///
+/// A lease holds 4 MiB of parcels at the most, or one that is larger.
 impl Inbox for SqliteStore {
     /// Not taken back if the caller leaves before the answer: the event may be waiting already, and the sender's retry finds it.
     async fn accept(&self, claim: &ClaimRequest<'_>, parcel: &Parcel) -> Result<Claim, StoreError> {

@@ -1,8 +1,8 @@
 //! The inbox: the conformance suite, and what is its own of disks, locks, clocks, and callers that leave.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
-use tower_webhook::inbox::{EventState, Filter, Inbox, LeaseRequest};
+use tower_webhook::inbox::{EventState, Filter, Inbox, LeaseRequest, Page};
 use tower_webhook::store::{Claim, ClaimRequest, ClaimToken, Hold, SqliteStore, Store, StoreErrorKind};
 use tower_webhook::testing::ManualClock;
 use tower_webhook::testing::conformance::{self, Harness};
@@ -75,7 +75,7 @@ async fn open_transaction_of_a_handler_holds_leases_up_for_a_bounded_time() {
     let event = accept(&store, "evt_1").await;
 
     let transaction = write_lock(&pool).await;
-    let started = std::time::Instant::now();
+    let started = Instant::now();
     let refused = store.lease(&LeaseRequest::new(1, LEASE)).await.expect_err("locked");
     assert_eq!(refused.kind(), StoreErrorKind::Locked);
     assert!(started.elapsed() < PATIENCE / 4);
@@ -85,6 +85,51 @@ async fn open_transaction_of_a_handler_holds_leases_up_for_a_bounded_time() {
     assert_eq!(store.requeue(&Filter::all(), true).await.expect_err("locked").kind(), StoreErrorKind::Locked);
     transaction.rollback().await.expect("an end");
     assert_eq!(lease_one(&store).await.attempt, 1);
+}
+
+/// Or it would run into the worker's deadline, and every one after it would as well.
+#[tokio::test(flavor = "multi_thread")]
+async fn lease_of_large_events_takes_a_few_at_a_time() {
+    const MIB: usize = 1 << 20;
+    let bed = Bed::new();
+    let store = bed.store().await;
+    for (id, size) in [("a", MIB), ("b", 2 * MIB), ("c", 2 * MIB), ("huge", 6 * MIB), ("d", 10), ("e", 10)] {
+        let parcel = parcel(&"x".repeat(size));
+        assert!(is_fresh(store.accept(&claim(&key(id)), &parcel).await.expect("an answer")), "{id}");
+    }
+    for expected in [&["a", "b"][..], &["c"], &["huge"], &["d", "e"], &[]] {
+        let leased = lease(&store, 64).await;
+        assert_eq!(leased.iter().map(|leased| leased.key.id()).collect::<Vec<_>>(), expected);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn long_look_of_an_operator_keeps_no_worker_waiting() {
+    let bed = Bed::new();
+    let (store, pool) = (bed.store().await, bed.pool().await);
+    let event = accept(&store, "evt_1").await;
+    let many = "WITH RECURSIVE n (n) AS (SELECT 2 UNION ALL SELECT n + 1 FROM n WHERE n < 100000) \
+                INSERT INTO webhook_events (key, state, token, boot, received_at, attempts, fingerprint, expires_at, version, arrival) \
+                SELECT 'many_' || n, 'completed', token, boot, received_at, 1, 0, expires_at, 1, n FROM webhook_events, n \
+                WHERE key = ?";
+    sqlx::query(many).bind(event.as_str()).execute(&pool).await.expect("a long history");
+    let mut nothing = Filter::all();
+    nothing.event_type = Some("nothing".into());
+    let list = async || {
+        assert!(store.list(&nothing, &Page::first(10)).await.expect("an answer").is_empty());
+        Instant::now()
+    };
+    let work = async || {
+        assert_eq!(store.waiting(10).await.expect("an answer"), 1);
+        let leased = lease_one(&store).await;
+        assert_eq!(store.release(&leased.key, leased.token).await.expect("an answer"), Hold::Held);
+        Instant::now()
+    };
+    eventually("what was asked second is answered first", async || {
+        let (listed, worked) = tokio::join!(list(), work());
+        worked < listed
+    })
+    .await;
 }
 
 /// The worker's deadline was shorter than the wait for the lock, or its task was dropped.

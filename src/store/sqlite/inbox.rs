@@ -9,6 +9,7 @@ use super::fault::Fault;
 use super::leasing::Wanted;
 use super::operating::{self, CHANGED_AT_ONCE, Change};
 use super::question::Question;
+use super::reader::Reader;
 use super::time::millis;
 use super::viewing::{self, Fragment};
 use crate::EventKey;
@@ -34,6 +35,15 @@ use crate::store::{Claim, ClaimRequest, Hold, StoreError};
 /// with nothing to do takes no lock. [`requeue`](Inbox::requeue), [`discard`](Inbox::discard) and
 /// [`forget`](Inbox::forget) change a thousand events at a time: if one fails half-way, what was changed stays so, and it can be
 /// asked again.
+///
+/// # Large backlogs
+///
+/// However many events wait, a lease finds those that have been due the longest at once. Only what it leaves out, for its endpoint
+/// or type, is walked past row by row, every time: with hundreds of thousands due that no worker is for, or that are of a kind of
+/// which as many run as may, leases of all others get slow. A kind that piles up like that is better off with a store of its own,
+/// with another [table](crate::store::sqlite::SqliteStoreBuilder::table) or file.
+///
+/// A lease holds 4 MiB of parcels at the most, or one that is larger.
 impl Inbox for SqliteStore {
     /// Not taken back if the caller leaves before the answer: the event may be waiting already, and the sender's retry finds it.
     async fn accept(&self, claim: &ClaimRequest<'_>, parcel: &Parcel) -> Result<Claim, StoreError> {
@@ -58,21 +68,22 @@ impl Inbox for SqliteStore {
     }
 
     async fn waiting(&self, up_to: u64) -> Result<u64, StoreError> {
-        let rows = self.look(&viewing::waiting(&self.writer().statements.table, up_to)).await?;
+        let rows = self.look(&self.reader, &viewing::waiting(&self.writer().statements.table, up_to)).await?;
         let count: i64 = rows.first().map_or(Ok(0), |row| row.try_get(0)).map_err(unreadable)?;
         Ok(count.unsigned_abs())
     }
 
     async fn list(&self, filter: &Filter, page: &Page) -> Result<Vec<KeptEvent>, StoreError> {
         let now = self.writer().times.now();
-        let rows = self.look(&viewing::list(&self.writer().statements.table, filter, page, &now)).await?;
+        let list = viewing::list(&self.writer().statements.table, filter, page, &now);
+        let rows = self.look(&self.slow_reader, &list).await?;
         let events = rows.iter().filter_map(|row| viewing::read_listed(row, &now).transpose());
         events.collect::<Result<_, _>>().map_err(unreadable)
     }
 
     async fn get(&self, key: &EventKey) -> Result<Option<KeptEvent>, StoreError> {
         let now = self.writer().times.now();
-        let rows = self.look(&viewing::get(&self.writer().statements.table, key, &now)).await?;
+        let rows = self.look(&self.reader, &viewing::get(&self.writer().statements.table, key, &now)).await?;
         rows.first().map_or(Ok(None), |row| viewing::read_whole(row, &now)).map_err(unreadable)
     }
 
@@ -90,15 +101,15 @@ impl Inbox for SqliteStore {
 
     async fn counts(&self) -> Result<InboxCounts, StoreError> {
         let now = self.writer().times.now();
-        let rows = self.look(&viewing::counts(&self.writer().statements.table, &now)).await?;
+        let rows = self.look(&self.slow_reader, &viewing::counts(&self.writer().statements.table, &now)).await?;
         viewing::read_counts(&rows, &now).map_err(unreadable)
     }
 }
 
 impl SqliteStore {
-    async fn look(&self, fragment: &Fragment) -> Result<Vec<SqliteRow>, StoreError> {
+    async fn look(&self, reader: &Reader, fragment: &Fragment) -> Result<Vec<SqliteRow>, StoreError> {
         self.unless_locked(|| async {
-            let rows = self.reader.rows(self.writer(), fragment.clone().statement()).await;
+            let rows = reader.rows(self.writer(), fragment.clone().statement()).await;
             rows.map_err(|fault| (&fault).into())
         })
         .await
@@ -131,7 +142,7 @@ impl SqliteStore {
     async fn last_arrival(&self) -> Result<i64, StoreError> {
         let rows = self.unless_locked(|| async {
             let statement = self.writer().statements.last_arrival();
-            self.reader.rows(self.writer(), statement).await.map_err(|fault| (&fault).into())
+            self.slow_reader.rows(self.writer(), statement).await.map_err(|fault| (&fault).into())
         });
         rows.await?.first().map_or(Ok(0), |row| row.try_get(0)).map_err(unreadable)
     }

@@ -15,6 +15,10 @@ use crate::EventKey;
 use crate::inbox::{LAPSED, LeaseRequest, Leased, Order, Parcel, from_unix_millis};
 use crate::store::{ClaimToken, Fingerprint};
 
+/// How large the parcels of one lease are together, unless the first alone is larger. All of them are read under the write lock,
+/// and have to come before the worker's patience ends: a lease that is too large would be too large every time.
+const LARGEST_LEASE: i64 = 4 << 20;
+
 /// What a worker asks for.
 #[derive(Clone)]
 pub(super) struct Wanted {
@@ -56,10 +60,11 @@ impl LeaseTexts {
              due_at = iif(boot <> ?1, -1, iif(state = 'running', coalesce(lease_until, -1), due_at)), \
              failures = iif(state = 'running', coalesce(failures, '') || coalesce(started_at, 0) || ' ' || ?8 || ' ' || ?9, \
              failures) \
-             WHERE rowid IN (SELECT id FROM ({due})) \
+             WHERE rowid IN ({taken}) \
              RETURNING key, token, attempts, event_type, fingerprint, received_at, due_at, arrival, order_key, sequence, \
              {head}, {body}, EXISTS (SELECT 1 FROM {applied} AS a WHERE a.order_key = {table}.order_key \
              AND a.sequence >= {table}.sequence) AS superseded",
+            taken = taken(&due, table),
             head = kept("head"),
             body = kept("body"),
         );
@@ -93,7 +98,7 @@ fn bind(text: &Arc<str>, wanted: &Wanted, now: &Now) -> Statement {
 fn due(table: &Table) -> String {
     let (waiting, leased) = (schema::waiting_index(table), schema::leased_index(table));
     let (suits, waits) = (suits(table), "e.state = 'accepted' AND e.behind IS NULL");
-    let mut text = String::from("SELECT id, since, arrival FROM (");
+    let mut text = String::from("SELECT id, since, arrival, parcel FROM (");
     for (place, (index, since, due, order)) in [
         (&waiting, "e.due_at", format!("{waits} AND e.boot = ?1 AND e.due_at <= ?2"), "e.due_at, e.arrival"),
         (&waiting, "-1", format!("{waits} AND e.boot < ?1"), "e.boot, e.due_at, e.arrival"),
@@ -113,12 +118,23 @@ fn due(table: &Table) -> String {
         let union = if place == 0 { "" } else { " UNION ALL " };
         let _ = write!(
             text,
-            "{union}SELECT * FROM (SELECT e.rowid AS id, {since} AS since, e.arrival AS arrival \
-             FROM {table} AS e INDEXED BY {index} WHERE {due} AND {suits} ORDER BY {order} LIMIT ?3)"
+            "{union}SELECT * FROM (SELECT e.rowid AS id, {since} AS since, e.arrival AS arrival, \
+             e.parcel AS parcel FROM {table} AS e INDEXED BY {index} WHERE {due} AND {suits} ORDER BY {order} LIMIT ?3)"
         );
     }
     text.push_str(") ORDER BY since, arrival LIMIT ?3");
     text
+}
+
+/// The first of those that are due, as many as one lease may hold. The length of a blob is known without reading it.
+fn taken(due: &str, table: &Table) -> String {
+    let parcels = schema::parcels(table);
+    format!(
+        "SELECT id FROM (SELECT id, size, sum(size) OVER (ORDER BY since, arrival ROWS UNBOUNDED PRECEDING) AS all_of_them \
+         FROM (SELECT id, since, arrival, \
+         coalesce((SELECT length(p.head) + length(p.body) FROM {parcels} AS p WHERE p.id = parcel), 0) AS size FROM ({due}))) \
+         WHERE all_of_them <= {LARGEST_LEASE} OR all_of_them = size"
+    )
 }
 
 /// Of the kinds that are asked for, and first in its line. Arrivals only ever grow, so nobody gets in front of the first: if

@@ -13,7 +13,7 @@
 //!        │             └───── statements  the texts: read, write, keep, purge, complete
 //! inbox ─┼─ leases ─ writer   what is due: looked for by the reader, picked and taken in one statement
 //!        ├─ operating, writer what operators change, a thousand at a time
-//!        └─ viewing, reader   what they look at, on a second connection
+//!        └─ viewing, reader   what they look at, on a second connection; on a third what may take long
 //! ```
 //!
 //! # The inbox

@@ -9,7 +9,7 @@ pub(super) fn parcels(table: &Table) -> Suffixed<'_> {
     table.suffixed("_parcels")
 }
 
-/// The highest sequence that was completed of each resource. It outlives the events.
+/// The highest sequence that was completed of each resource, and not just discarded. It outlives the events.
 pub(super) fn applied(table: &Table) -> Suffixed<'_> {
     table.suffixed("_applied")
 }
@@ -110,7 +110,7 @@ CREATE INDEX IF NOT EXISTS {lines} ON {table} (order_key, arrival, state)
     WHERE order_key IS NOT NULL AND state IN ('accepted', 'running');
 CREATE INDEX IF NOT EXISTS {arrivals} ON {table} (state, arrival, expires_at) WHERE arrival IS NOT NULL;
 CREATE TRIGGER IF NOT EXISTS {completed} AFTER UPDATE OF state ON {table}
-WHEN new.state = 'completed' AND new.sequence IS NOT NULL BEGIN
+WHEN old.state = 'running' AND new.state = 'completed' AND new.sequence IS NOT NULL BEGIN
     INSERT INTO {applied} (order_key, sequence) VALUES (new.order_key, new.sequence)
         ON CONFLICT (order_key) DO UPDATE SET sequence = max(sequence, excluded.sequence);
 END;

@@ -48,12 +48,15 @@ const LONGEST_PAUSE: Duration = Duration::from_millis(50);
 /// container, which sets its clock back, its own of before seem to hold on for as long as it had been up. Do not share a file
 /// among containers like these, and have them see the machine's `/proc/uptime`.
 ///
-/// Clones share one connection, and another one to look at the [inbox](crate::inbox::Inbox) that this store is, too.
+/// Clones share one connection, and two others to look at the [inbox](crate::inbox::Inbox) that this store is, too: one for what
+/// takes no time, and one for operators' lists and counts.
 #[derive(Clone)]
 pub struct SqliteStore {
     group: Group<Arc<Writer>>,
     pub(super) leases: Group<Leases>,
     pub(super) reader: Arc<Reader>,
+    /// For looks that may take long, and must not keep workers waiting.
+    pub(super) slow_reader: Arc<Reader>,
     lock_wait: Duration,
 }
 
@@ -111,7 +114,7 @@ impl SqliteStore {
         let group = Group::new(Arc::new(writer));
         let reader = Arc::default();
         let leases = Group::new(Leases::new(&group, &reader));
-        let store = Self { group, leases, reader, lock_wait };
+        let store = Self { group, leases, reader, slow_reader: Arc::default(), lock_wait };
         store.unless_locked(|| async { store.writer().connect().await.map_err(|fault| (&fault).into()) }).await?;
         Ok(store)
     }

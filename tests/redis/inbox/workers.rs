@@ -49,7 +49,8 @@ async fn worker_that_stood_still_past_its_lease_is_fenced() {
     zombie.handler.hold();
     zombie.handler.answers(500);
     let working = tokio::spawn({
-        let worker = zombie.worker();
+        // With a place for one event only: it must not lease the same event once more when its lease has lapsed.
+        let worker = zombie.worker().concurrency(1).expect("one");
         async move { worker.run_until_idle().await }
     });
     zombie.handler.started(1).await;

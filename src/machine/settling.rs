@@ -70,7 +70,8 @@ impl Run<'_> {
                     tokio::spawn(async move { retry.until_settled().await });
                     return Settled::CompletionPending;
                 }
-                retry.until_settled().await
+                // Boxed: it is large and rare, and would make every delivery's future as large.
+                Box::pin(retry.until_settled()).await
             }
         };
         match hold {
@@ -91,7 +92,7 @@ impl Run<'_> {
             return Settled::Released(released);
         }
         let retry = Retry::new(machine, terms, claimant, Verdict::Release(setback), admission);
-        Settled::Released(retry.until_settled().await)
+        Settled::Released(Box::pin(retry.until_settled()).await)
     }
 }
 

@@ -76,6 +76,24 @@ mod traced {
         };
     }
 
+    macro_rules! tell_audit {
+        ($level:expr, $about:expr, $message:literal, $($first:tt)+) => {
+            tracing::event!(
+                target: "tower_webhook::audit", $level,
+                $($first)+,
+                endpoint = $about.key.map(EventKey::endpoint),
+                tenant = $about.key.and_then(EventKey::tenant),
+                id = $about.key.map(EventKey::id),
+                event_type = $about.event_type,
+                secret = $about.secret_label,
+                attempt = $about.attempt,
+                reason = $about.reason,
+                body_changed = $about.body_changed.then_some(true),
+                $message
+            )
+        };
+    }
+
     /// The span of one delivery, which it takes along when it is detached.
     pub(crate) struct DeliverySpan(tracing::Span);
 
@@ -101,20 +119,13 @@ mod traced {
         let rejection = outcome.rejection();
         macro_rules! audit {
             ($level:expr) => {
-                tracing::event!(
-                    target: "tower_webhook::audit", $level,
+                tell_audit!(
+                    $level,
+                    about,
+                    "delivery",
                     outcome = outcome.as_str(),
                     rejection = rejection.map(|rejection| rejection.kind().as_str()),
-                    detail = rejection.map(field::display),
-                    endpoint = about.key.map(EventKey::endpoint),
-                    tenant = about.key.and_then(EventKey::tenant),
-                    id = about.key.map(EventKey::id),
-                    event_type = about.event_type,
-                    secret = about.secret_label,
-                    attempt = about.attempt,
-                    reason = about.reason,
-                    body_changed = about.body_changed.then_some(true),
-                    "delivery"
+                    detail = rejection.map(field::display)
                 )
             };
         }
@@ -132,18 +143,7 @@ mod traced {
     pub(crate) fn attempted(attempted: Attempted, about: &Delivered<'_>) {
         macro_rules! audit {
             ($level:expr) => {
-                tracing::event!(
-                    target: "tower_webhook::audit", $level,
-                    outcome = attempted.as_str(),
-                    endpoint = about.key.map(EventKey::endpoint),
-                    tenant = about.key.and_then(EventKey::tenant),
-                    id = about.key.map(EventKey::id),
-                    event_type = about.event_type,
-                    secret = about.secret_label,
-                    attempt = about.attempt,
-                    reason = about.reason,
-                    "attempt"
-                )
+                tell_audit!($level, about, "attempt", outcome = attempted.as_str())
             };
         }
         match attempted {

@@ -35,6 +35,8 @@ pub(crate) mod erased;
 mod error;
 #[cfg(any(feature = "postgres", feature = "sqlite"))]
 mod group;
+#[cfg(any(feature = "postgres", feature = "redis", feature = "sqlite"))]
+mod handed;
 mod memory;
 #[cfg(feature = "postgres")]
 pub mod postgres;

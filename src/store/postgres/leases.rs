@@ -4,7 +4,6 @@ use std::time::Duration;
 use sqlx::postgres::{PgArguments, PgRow, Postgres};
 use sqlx::query::Query;
 use sqlx::{AssertSqlSafe, PgPool, Row as _};
-use tokio::runtime::Handle;
 
 use super::fault::Fault;
 use super::held_up::HeldUp;
@@ -17,6 +16,7 @@ use super::text::milliseconds;
 use crate::EventKey;
 use crate::inbox::{LAPSED, LeaseRequest, Leased};
 use crate::store::group::{Answers, Engine, Group};
+use crate::store::handed::{Handed, PutBack};
 use crate::store::{ClaimToken, Fingerprint, StoreError};
 
 /// Nothing here waits for a row. Two workers that lease two events of one order do wait for each other, and one of them fails.
@@ -74,32 +74,20 @@ impl Wanted {
     }
 }
 
-/// Events on their way to a worker. Dropped before they have come, they are put back: nobody else knows their tokens.
-pub(super) struct Handed {
-    events: Vec<Leased>,
-    settles: Group<Settles>,
-}
-
-impl Handed {
-    pub(super) fn take(mut self) -> Vec<Leased> {
-        std::mem::take(&mut self.events)
-    }
-}
-
 impl Leases {
     pub(super) fn new(pool: PgPool, deadline: Duration, statements: &Statements, settles: Group<Settles>) -> Self {
         let lane = Lane::new("tower-webhook leases", pool, deadline, LOCK_TIMEOUT).with(SETTINGS);
         Self { lane, sql: statements.lease.clone(), settles, held_up: HeldUp::new(statements) }
     }
 
-    async fn lease(&self, wanted: &Wanted) -> Result<Handed, Fault> {
+    async fn lease(&self, wanted: &Wanted) -> Result<Handed<Group<Settles>>, Fault> {
         let until = self.lane.until();
         self.held_up.look(&self.lane, until).await;
         let tokens: Vec<_> = (0..wanted.limit).map(|_| ClaimToken::random()).collect();
         let mut retries = 0;
         loop {
             match self.lane.run_until(until, || wanted.query(&self.sql, &tokens)).await {
-                Ok(rows) => return Ok(Handed { events: read_all(&rows), settles: self.settles.clone() }),
+                Ok(rows) => return Ok(Handed::new(read_all(&rows), self.settles.clone())),
                 // Another worker was faster with an event of the same order: it is to be seen now.
                 Err(fault) if fault.is_of_a_row() && retries < RETRIES => retries += 1,
                 Err(fault) => return Err(fault),
@@ -110,9 +98,9 @@ impl Leases {
 
 impl Engine for Leases {
     type Question = Wanted;
-    type Answer = Handed;
+    type Answer = Handed<Group<Settles>>;
 
-    async fn answer(&self, batch: &[Wanted]) -> Answers<Handed> {
+    async fn answer(&self, batch: &[Wanted]) -> Answers<Self::Answer> {
         let mut answers = Vec::with_capacity(batch.len());
         for wanted in batch {
             answers.push(self.lease(wanted).await.map_err(StoreError::from));
@@ -121,16 +109,13 @@ impl Engine for Leases {
     }
 
     /// Dropping it is enough, as it is when the answer was sent and not looked at.
-    fn unheard(&self, _: Wanted, _: Handed) {}
+    fn unheard(&self, _: Wanted, _: Self::Answer) {}
 }
 
-impl Drop for Handed {
-    fn drop(&mut self) {
-        // Without a runtime there is nobody to ask, and the leases end by themselves.
-        if !self.events.is_empty() && Handle::try_current().is_ok() {
-            for event in &self.events {
-                self.settles.tell(Settle::release(&event.key, event.token));
-            }
+impl PutBack for Group<Settles> {
+    fn put_back(&self, events: Vec<Leased>) {
+        for event in events {
+            self.tell(Settle::release(&event.key, event.token));
         }
     }
 }

@@ -1,7 +1,6 @@
 use std::sync::Arc;
 
 use deadpool_redis::redis::Value;
-use tokio::runtime::Handle;
 
 use super::super::fault::{Fault, NoConnection};
 use super::super::record::{self, milliseconds};
@@ -10,6 +9,7 @@ use super::entry::{Entry, read, text};
 use super::scripts;
 use crate::inbox::{LAPSED, LeaseRequest, Leased};
 use crate::store::ClaimToken;
+use crate::store::handed::{Handed, PutBack};
 
 /// What one script hands out at the most: the server does nothing else meanwhile.
 const MOST: usize = 512;
@@ -28,7 +28,7 @@ impl Shared {
         let (shared, arguments) = (self.clone(), self.lease_arguments(request, &tokens));
         let asking = tokio::spawn(async move {
             let leased = shared.lease_under(&events, &arguments, &tokens).await;
-            leased.map(|leased| Handed { leased, shared })
+            leased.map(|leased| Handed::new(leased, shared))
         });
         // It only ends early with the runtime.
         let handed = asking.await.unwrap_or_else(|_| Err(NoConnection::Abandoned.into()));
@@ -84,29 +84,14 @@ impl Shared {
     }
 }
 
-/// Events on their way to a worker. Dropped before they have come, they are put back: nobody else knows their tokens.
-struct Handed {
-    leased: Vec<Leased>,
-    shared: Arc<Shared>,
-}
-
-impl Handed {
-    fn take(mut self) -> Vec<Leased> {
-        std::mem::take(&mut self.leased)
-    }
-}
-
-impl Drop for Handed {
-    fn drop(&mut self) {
-        let (leased, shared) = (std::mem::take(&mut self.leased), self.shared.clone());
-        // Without a runtime there is nobody to ask, and the leases end by themselves.
-        if let (false, Ok(runtime)) = (leased.is_empty(), Handle::try_current()) {
-            runtime.spawn(async move {
-                for leased in leased {
-                    let _ = shared.release_leased(&leased.key, leased.token).await;
-                }
-            });
-        }
+impl PutBack for Arc<Shared> {
+    fn put_back(&self, events: Vec<Leased>) {
+        let shared = self.clone();
+        tokio::spawn(async move {
+            for event in events {
+                let _ = shared.release_leased(&event.key, event.token).await;
+            }
+        });
     }
 }
 

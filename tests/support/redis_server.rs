@@ -99,10 +99,12 @@ impl RedisServer {
         self.child.wait().expect("a process to wait for");
     }
 
-    /// Starts it again after [`RedisServer::kill`], where it was and with what it had written.
+    /// Starts it again after [`RedisServer::kill`], where it was and with what it had written, all of it read.
     pub fn restart(&mut self) {
         self.revive(&[]);
         assert!(self.is_up(), "the server did not come back on port {}", self.port);
+        // From the start of its line on: `async_loading:0` is said while it loads, too.
+        self.wait_until(&["INFO", "persistence"], "\nloading:0");
     }
 
     /// As [`RedisServer::restart`], with further options, and without waiting until it answers.

@@ -25,7 +25,6 @@ async fn accepted_events_survive_a_crash_in_their_order() {
     }
     server.kill();
     server.restart();
-    server.wait_until(&["INFO", "persistence"], "loading:0");
     let after = store_on(&server);
     let counts = after.counts().await.expect("an answer");
     assert_eq!((counts.waiting, counts.running, counts.completed), (40, 5, 5));
@@ -63,7 +62,6 @@ async fn server_that_is_killed_during_accepts_keeps_what_it_has_answered() {
             sender.await.expect("no panic");
         }
         server.restart();
-        server.wait_until(&["INFO", "persistence"], "loading:0");
         let kept: BTreeSet<_> = listed(&store_on(&server), &Filter::all()).await.into_iter().collect();
         let accepted = accepted.lock().expect("no panic");
         let lost: Vec<_> = accepted.difference(&kept).collect();

@@ -33,7 +33,7 @@ mod claim;
 mod enlistment;
 pub(crate) mod erased;
 mod error;
-#[cfg(any(feature = "postgres", feature = "sqlite"))]
+#[cfg(any(feature = "postgres", feature = "redis", feature = "sqlite"))]
 mod group;
 #[cfg(any(feature = "postgres", feature = "redis", feature = "sqlite"))]
 mod handed;

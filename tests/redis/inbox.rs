@@ -1,5 +1,7 @@
 //! The store as an inbox.
 
+#[path = "inbox/batches.rs"]
+mod batches;
 #[path = "inbox/conformance.rs"]
 mod conformance;
 #[path = "inbox/durability.rs"]

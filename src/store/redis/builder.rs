@@ -1,4 +1,3 @@
-use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
@@ -107,6 +106,6 @@ impl RedisStoreBuilder {
             timeout,
             claims_by_script: AtomicBool::new(false),
         };
-        RedisStore { shared: Arc::new(shared) }
+        RedisStore::from_parts(shared)
     }
 }

@@ -58,7 +58,7 @@
 //! # The inbox
 //!
 //! The store is an [`Inbox`](crate::inbox::Inbox), on Redis 7.0 or Valkey. One script claims the event and adds it to a stream, parcel
-//! and all; workers take it from there through a consumer group. When that is answered, the sender may forget the event, and whether
+//! and all, together with others that came at the same time; workers take it from there through a consumer group. When that is answered, the sender may forget the event, and whether
 //! Redis remembers it is a matter of its configuration:
 //!
 //! | | the server's process ends | its machine does | failover |
@@ -108,7 +108,8 @@
 //! Of an inbox it is `a` until the event has been run, without a time to live, and says behind an `@` which arrival it is, how often it
 //! has been tried, and since when it waits or runs. Beside, under the prefix and `inbox:`, there are
 //!
-//! - `events`, the stream: key, type, fingerprint, time, order, sequence, head and body of every event that is kept;
+//! - `events`, the stream: of every event that is kept, `b` is the body, and `e` key, type, fingerprint, time, order and sequence, each behind
+//!   its length, and the head;
 //! - `due:…`, the sorted sets of what is due beside it, by kind, and `kinds`, which of them there are;
 //! - `line:…`, the events of one order that were read, and `applied`, the last sequence of each;
 //! - `completed` by the end of their retention, and `dead`; `failures`, the failed attempts of every event that has any;

@@ -7,13 +7,14 @@ use deadpool_redis::redis::{Cmd, RedisError, Value, from_redis_value};
 use xxhash_rust::xxh3::xxh3_64;
 
 use super::fault::Fault;
-use super::inbox::Listener;
+use super::inbox::{Acceptor, Listener};
 use super::lane::Lane;
 use super::record::{self, Record, State, milliseconds};
 use super::replicas::Replicas;
 use super::script::{self, Call};
 use super::{RedisPool, RedisStoreBuilder};
-use crate::store::{Claim, ClaimRequest, ClaimToken, Completion, Hold, Store, StoreError};
+use crate::store::group::Group;
+use crate::store::{Claim, ClaimRequest, ClaimToken, Completion, Fingerprint, Hold, Store, StoreError};
 use crate::{EventKey, telemetry};
 
 /// Remembers events in Redis: any number of instances act as one receiver.
@@ -24,6 +25,8 @@ use crate::{EventKey, telemetry};
 #[derive(Clone)]
 pub struct RedisStore {
     pub(super) shared: Arc<Shared>,
+    /// One for each lane.
+    acceptors: Arc<[Group<Acceptor>]>,
 }
 
 pub(super) struct Shared {
@@ -50,6 +53,17 @@ impl RedisStore {
     pub fn builder(pool: impl Into<RedisPool>) -> RedisStoreBuilder {
         RedisStoreBuilder::new(pool.into())
     }
+
+    pub(super) fn from_parts(shared: Shared) -> Self {
+        let shared = Arc::new(shared);
+        let acceptors = shared.lanes.iter().map(|_| Group::new(Acceptor::new(shared.clone()))).collect();
+        Self { shared, acceptors }
+    }
+
+    /// The one that accepts this event, together with others of its lane.
+    pub(super) fn acceptor(&self, key: &EventKey) -> &Group<Acceptor> {
+        &self.acceptors[self.shared.lane_number(&self.shared.key(key))]
+    }
 }
 
 impl Store for RedisStore {
@@ -63,7 +77,7 @@ impl Store for RedisStore {
             }
             return Ok(Claim::Fresh { attempt: None });
         };
-        Ok(found.answers(request))
+        Ok(found.answers(request.fingerprint))
     }
 
     async fn renew(&self, claim: &ClaimRequest<'_>) -> Result<Hold, StoreError> {
@@ -139,8 +153,8 @@ pub(super) type Reply = (Value, Result<(), Fault>);
 
 impl Record {
     /// What a claim is told that finds this.
-    pub(super) fn answers(&self, request: &ClaimRequest<'_>) -> Claim {
-        let same_body = self.fingerprint == request.fingerprint;
+    pub(super) fn answers(&self, fingerprint: Fingerprint) -> Claim {
+        let same_body = self.fingerprint == fingerprint;
         match self.state {
             State::Running => Claim::InFlight { same_body },
             State::Accepted => Claim::Accepted { same_body },
@@ -203,7 +217,11 @@ impl Shared {
     /// One key's commands go by one connection: a renewal that is late must not overtake the release, since it would bring
     /// the claim back.
     fn lane(&self, key: &str) -> &Arc<Lane> {
-        &self.lanes[(xxh3_64(key.as_bytes()) % self.lanes.len() as u64) as usize]
+        &self.lanes[self.lane_number(key)]
+    }
+
+    fn lane_number(&self, key: &str) -> usize {
+        (xxh3_64(key.as_bytes()) % self.lanes.len() as u64) as usize
     }
 
     pub(super) fn key(&self, key: &EventKey) -> String {

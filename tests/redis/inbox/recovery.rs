@@ -194,8 +194,9 @@ async fn unreadable_event_is_left_out() {
     let (store, events) = (store_on(&server), format!("{PREFIX}inbox:events"));
     accept_all(&store, ["1".to_owned()]).await;
     let odd = key("odd").to_string();
-    let fields = ["k", &odd, "t", "", "f", "AAAAAAAAAAA", "r", "noon", "o", "", "q", "", "h", "", "b", ""];
-    server.command(&[&["XADD", &events, "*"], &fields[..]].concat());
+    let texts =
+        [&*odd, "", "AAAAAAAAAAA", "noon", "", ""].map(|text| format!("\0\0\0{}{text}", char::from(text.len() as u8)));
+    server.command(&["XADD", &events, "*", "e", &texts.concat(), "b", ""]);
     accept_all(&store, ["2".to_owned()]).await;
     assert_eq!(ids(&lease(&store, 10).await), ["1", "2"]);
 }

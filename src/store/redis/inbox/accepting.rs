@@ -1,45 +1,117 @@
-use super::super::fault::Fault;
-use super::super::record;
-use super::super::store::{Answer, Shared, Way};
-use super::entry::{self, text};
-use super::scripts;
-use crate::inbox::{Parcel, unix_millis};
-use crate::store::{Claim, ClaimRequest};
+use std::sync::Arc;
 
-impl Shared {
-    /// Claims the event and adds it to the stream in one script. What replicas are to have, they have; if they do not confirm it,
-    /// that is an error, and the event is there nevertheless.
-    pub(super) async fn accept(&self, claim: &ClaimRequest<'_>, parcel: &Parcel) -> Result<Claim, Fault> {
-        let (events, key) = (self.events()?, self.key(claim.key));
-        let (record, token) = (record::accepted(claim), record::token(claim.token));
-        let fingerprint = record::fingerprint(claim.fingerprint);
-        let (received, event_type) = (unix_millis(parcel.received_at).to_string(), text(claim.event_type));
-        let order = text(parcel.order.as_ref().map(|order| &*order.key));
-        let sequence = parcel.order.as_ref().and_then(|order| order.sequence).map_or_else(String::new, entry::sequence);
-        let arguments: [&[u8]; 13] = [
-            events.as_bytes(),
-            record.as_bytes(),
-            token.as_bytes(),
-            if self.replicas.is_some() { b"1" } else { b"" },
-            if order.is_empty() { b"" } else { b"o" },
-            claim.key.as_str().as_bytes(),
-            event_type.as_bytes(),
-            fingerprint.as_bytes(),
-            received.as_bytes(),
-            order.as_bytes(),
-            sequence.as_bytes(),
-            &parcel.head,
-            &parcel.body,
+use bytes::Bytes;
+
+use super::super::fault::Fault;
+use super::super::record::{self, Record};
+use super::super::store::{Shared, Way};
+use super::entry::{self, read};
+use super::scripts;
+use crate::inbox::Parcel;
+use crate::store::group::{Answers, Engine};
+use crate::store::{Claim, ClaimRequest, Fingerprint};
+
+/// How many events go into one script, and how many bytes of them, unless it is a single one: the server does nothing else meanwhile.
+const MOST: usize = 64;
+const HEAVIEST: usize = 1024 * 1024;
+
+/// Accepts events, all that come while it is busy by one script.
+pub(in super::super) struct Acceptor {
+    shared: Arc<Shared>,
+}
+
+/// An event to accept.
+pub(in super::super) struct Offer {
+    fingerprint: Fingerprint,
+    /// What the script is told of it, the key of its claim first.
+    arguments: [Bytes; 5],
+}
+
+impl Acceptor {
+    pub(in super::super) fn new(shared: Arc<Shared>) -> Self {
+        Self { shared }
+    }
+
+    /// Claims the events and adds them to the stream in one script. What replicas are to have, they have; if they do not confirm it,
+    /// that is an error, and the events are there nevertheless.
+    async fn accept(&self, offers: &[Offer]) -> Result<Vec<Result<Claim, Fault>>, Fault> {
+        let Self { shared } = self;
+        let Some(first) = offers.first() else { return Ok(Vec::new()) };
+        shared.check_slot()?;
+        let key = String::from_utf8_lossy(&first.arguments[0]);
+        let is_replicated: &[u8] = if shared.replicas.is_some() { b"1" } else { b"" };
+        let mut arguments = vec![shared.prefix.as_bytes(), is_replicated];
+        arguments.extend(offers.iter().flat_map(|offer| &offer.arguments).map(|argument| &**argument));
+        let (reply, confirmed) = shared.run(Way::Replicated, &scripts::ACCEPT.call(&key, &arguments)).await?;
+        let found: Vec<Option<Vec<u8>>> = read(reply)?;
+        let claims: Vec<_> = offers.iter().zip(found).map(|(offer, found)| offer.judge(found, &confirmed)).collect();
+        if claims.iter().any(|claim| matches!(claim, Ok(Claim::Fresh { .. }))) {
+            shared.listener.tell();
+        }
+        Ok(claims)
+    }
+}
+
+impl Engine for Acceptor {
+    type Question = Offer;
+    type Answer = Claim;
+
+    async fn answer(&self, batch: &[Offer]) -> Answers<Claim> {
+        let mut answers = Vec::with_capacity(batch.len());
+        for part in parts(batch) {
+            match self.accept(part).await {
+                Ok(claims) => answers.extend(claims.into_iter().map(|claim| claim.map_err(Into::into))),
+                Err(fault) => answers.extend(part.iter().map(|_| Err(fault.clone().into()))),
+            }
+        }
+        answers
+    }
+
+    /// It stays accepted: it is going to be run, whoever knows.
+    fn unheard(&self, _: Offer, _: Claim) {}
+}
+
+impl Offer {
+    pub(in super::super) fn new(shared: &Shared, claim: &ClaimRequest<'_>, parcel: &Parcel) -> Self {
+        let arguments = [
+            shared.key(claim.key).into(),
+            record::accepted(claim).into(),
+            Bytes::from_static(if parcel.order.is_some() { b"wo" } else { b"w" }),
+            entry::parts(claim, parcel).into(),
+            parcel.body.clone(),
         ];
-        let answer = Answer::read(self.run(Way::Replicated, &scripts::ACCEPT.call(&key, &arguments)).await?)?;
-        let claim = answer.found.map_or(Claim::Fresh { attempt: None }, |found| found.answers(claim));
+        Self { fingerprint: claim.fingerprint, arguments }
+    }
+
+    /// What is answered, where this was in the way.
+    fn judge(&self, found: Option<Vec<u8>>, confirmed: &Result<(), Fault>) -> Result<Claim, Fault> {
+        let claim = match found {
+            Some(found) => Record::read(&found)?.answers(self.fingerprint),
+            None => Claim::Fresh { attempt: None },
+        };
         if matches!(claim, Claim::Fresh { .. } | Claim::Accepted { .. }) {
             // To the sender both mean that it is safe here.
-            answer.confirmed?;
-        }
-        if matches!(claim, Claim::Fresh { .. }) {
-            self.listener.tell();
+            confirmed.clone()?;
         }
         Ok(claim)
     }
+
+    fn weight(&self) -> usize {
+        self.arguments.iter().map(Bytes::len).sum()
+    }
+}
+
+/// What goes into a script each.
+fn parts(mut offers: &[Offer]) -> impl Iterator<Item = &[Offer]> {
+    std::iter::from_fn(move || {
+        let mut weight = 0;
+        let mut fits = |offer: &Offer| {
+            weight += offer.weight();
+            weight <= HEAVIEST
+        };
+        let length = offers.iter().take(MOST).take_while(|offer| fits(offer)).count().max(1);
+        let part;
+        (part, offers) = offers.split_at_checked(length)?;
+        Some(part)
+    })
 }

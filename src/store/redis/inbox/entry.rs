@@ -1,14 +1,13 @@
 //! What is read of an event: an entry of the stream, and its record.
 
-use std::collections::HashMap;
-
-use bytes::Bytes;
+use bytes::{Buf, Bytes};
 use deadpool_redis::redis::{FromRedisValue, RedisError, Value, from_redis_value};
 
 use super::super::fault::Fault;
-use super::super::record::{Place, Record, State, Unreadable};
+use super::super::record::{self, Place, Record, State, Unreadable};
 use crate::EventKey;
-use crate::inbox::{EventState, KeptEvent, Order, Parcel, from_unix_millis, log};
+use crate::inbox::{EventState, KeptEvent, Order, Parcel, from_unix_millis, log, unix_millis};
+use crate::store::ClaimRequest;
 
 /// An entry of the stream.
 pub(super) struct Entry {
@@ -17,18 +16,51 @@ pub(super) struct Entry {
     pub(super) parcel: Parcel,
 }
 
+/// How many texts an entry begins with: key, type, fingerprint, time, order and sequence, as the scripts read them.
+const TEXTS: usize = 6;
+
 impl Entry {
-    /// Reads the names and values of an entry.
-    pub(super) fn read(fields: Value) -> Result<Self, Fault> {
-        let mut fields: HashMap<String, Vec<u8>> = read(fields)?;
-        let mut take = |name: &str| fields.remove(name).ok_or(Unreadable);
-        let order = of_text(&utf8(take("o")?)?).map(Order::of);
-        let sequence = of_sequence(&utf8(take("q")?)?);
-        let (head, body): (Bytes, Bytes) = (take("h")?.into(), take("b")?.into());
-        let mut parcel = Parcel::new(head, body, from_unix_millis(number(&utf8(take("r")?)?)?));
-        parcel.order = order.map(|order| Order { sequence, ..order });
-        Ok(Self { key: key(&utf8(take("k")?)?)?, event_type: of_text(&utf8(take("t")?)?).map(Into::into), parcel })
+    /// Reads what [`parts`] wrote, and the body.
+    pub(super) fn read(parts: Vec<u8>, body: Vec<u8>) -> Result<Self, Unreadable> {
+        let mut parts = Bytes::from(parts);
+        let mut texts = [const { String::new() }; TEXTS];
+        for text in &mut texts {
+            *text = take_text(&mut parts)?;
+        }
+        let [key_text, event_type, _, received, order, sequence] = texts;
+        let mut parcel = Parcel::new(parts, body, from_unix_millis(number(&received)?));
+        parcel.order = of_text(&order).map(|order| Order { sequence: of_sequence(&sequence), ..Order::of(order) });
+        Ok(Self { key: key(&key_text)?, event_type: of_text(&event_type).map(Into::into), parcel })
     }
+}
+
+/// All of an entry but its body: the texts, each behind its length, and the head.
+pub(super) fn parts(claim: &ClaimRequest<'_>, parcel: &Parcel) -> Vec<u8> {
+    let order = parcel.order.as_ref();
+    let texts: [&str; TEXTS] = [
+        claim.key.as_str(),
+        &text(claim.event_type),
+        &record::fingerprint(claim.fingerprint),
+        &unix_millis(parcel.received_at).to_string(),
+        &text(order.map(|order| &*order.key)),
+        &order.and_then(|order| order.sequence).map_or_else(String::new, sequence),
+    ];
+    let length = texts.iter().map(|text| size_of::<u32>() + text.len()).sum::<usize>() + parcel.head.len();
+    let mut parts = Vec::with_capacity(length);
+    for text in texts {
+        parts.extend((text.len() as u32).to_be_bytes());
+        parts.extend(text.as_bytes());
+    }
+    parts.extend(&parcel.head);
+    parts
+}
+
+fn take_text(parts: &mut Bytes) -> Result<String, Unreadable> {
+    let length = parts.try_get_u32().map_err(|_| Unreadable)? as usize;
+    if length > parts.len() {
+        return Err(Unreadable);
+    }
+    String::from_utf8(parts.split_to(length).into()).map_err(|_| Unreadable)
 }
 
 /// What is known of an event without its parcel.
@@ -55,9 +87,9 @@ pub(super) fn kept(key_text: &str, event_type: &str, received: &str, record: &[u
 }
 
 /// What is known of an event, all of it.
-pub(super) fn kept_whole(entry: Value, record: &[u8], failures: Option<&[u8]>) -> Result<KeptEvent, Fault> {
-    let Entry { key, event_type, parcel } = Entry::read(entry)?;
-    let received = crate::inbox::unix_millis(parcel.received_at).to_string();
+pub(super) fn kept_whole(entry: Entry, record: &[u8], failures: Option<&[u8]>) -> Result<KeptEvent, Fault> {
+    let Entry { key, event_type, parcel } = entry;
+    let received = unix_millis(parcel.received_at).to_string();
     let mut event = kept(key.as_str(), &text(event_type.as_deref()), &received, record)?;
     event.failures = failures.map(|log| log::read(&String::from_utf8_lossy(log))).unwrap_or_default();
     event.parcel = Some(parcel);
@@ -70,7 +102,7 @@ pub(super) fn text(text: Option<&str>) -> String {
 }
 
 /// A sequence as twenty digits, which sort as the numbers do: in Lua a number has 53 bits.
-pub(super) fn sequence(sequence: i64) -> String {
+fn sequence(sequence: i64) -> String {
     format!("{:020}", sequence.wrapping_sub(i64::MIN).cast_unsigned())
 }
 
@@ -90,17 +122,16 @@ fn key(text: &str) -> Result<EventKey, Unreadable> {
     EventKey::parse(text).ok_or(Unreadable)
 }
 
-fn utf8(bytes: Vec<u8>) -> Result<String, Unreadable> {
-    String::from_utf8(bytes).map_err(|_| Unreadable)
-}
-
 fn number(text: &str) -> Result<i64, Unreadable> {
     text.parse().map_err(|_| Unreadable)
 }
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use super::*;
+    use crate::store::ClaimToken;
 
     #[test]
     fn sequences_sort_as_text_and_come_back() {
@@ -109,6 +140,23 @@ mod tests {
         assert!(texts.is_sorted() && texts.iter().all(|text| text.len() == 20));
         assert_eq!(texts.each_ref().map(|text| of_sequence(text)), numbers.map(Some));
         assert_eq!(of_sequence(""), None);
+    }
+
+    #[test]
+    fn entries_come_back_as_written_and_nothing_less() {
+        let key = EventKey::new("/hook", Some("ténant"), "evt_1");
+        let claim = ClaimRequest::new(&key, ClaimToken::random(), Duration::ZERO).event_type(Some("invoice.paid"));
+        let plain = Parcel::new("a head", vec![0, 255, b'\n'], from_unix_millis(1_700_000_000_123));
+        let ordered = plain.clone().ordered(Order { sequence: Some(-3), ..Order::of("sub_1") });
+        for parcel in [plain, ordered] {
+            let parts = parts(&claim, &parcel);
+            let entry = Entry::read(parts.clone(), parcel.body.to_vec()).expect("an entry");
+            assert_eq!((&entry.key, entry.event_type.as_deref()), (&key, Some("invoice.paid")));
+            assert_eq!(entry.parcel, parcel);
+            for length in 0..parts.len() - "a head".len() {
+                assert!(Entry::read(parts[..length].to_vec(), Vec::new()).is_err(), "{length} bytes of it");
+            }
+        }
     }
 
     #[test]

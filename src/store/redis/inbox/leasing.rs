@@ -1,7 +1,5 @@
 use std::sync::Arc;
 
-use deadpool_redis::redis::Value;
-
 use super::super::fault::{Fault, NoConnection};
 use super::super::record::{self, milliseconds};
 use super::super::store::{Shared, Way};
@@ -95,11 +93,11 @@ impl PutBack for Arc<Shared> {
     }
 }
 
-/// The attempt, whether it is old news, the fingerprint, and the entry.
-type Row = (u32, bool, Vec<u8>, Value);
+/// The attempt, whether it is old news, the fingerprint, and what is in the entry.
+type Row = (u32, bool, Vec<u8>, Vec<u8>, Vec<u8>);
 
-fn leased((attempt, superseded, fingerprint, entry): Row, token: ClaimToken) -> Result<Leased, Fault> {
-    let Entry { key, event_type, parcel } = Entry::read(entry)?;
+fn leased((attempt, superseded, fingerprint, parts, body): Row, token: ClaimToken) -> Result<Leased, Fault> {
+    let Entry { key, event_type, parcel } = Entry::read(parts, body)?;
     let mut leased = Leased::new(key, token, parcel);
     (leased.attempt, leased.superseded, leased.event_type) = (attempt, superseded, event_type);
     leased.fingerprint = record::read_fingerprint(&fingerprint)?;

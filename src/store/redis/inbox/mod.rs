@@ -12,6 +12,8 @@ mod settling;
 mod verbs;
 mod waking;
 
+pub(super) use self::accepting::Acceptor;
+use self::accepting::Offer;
 pub(super) use self::waking::Listener;
 
 use super::fault::Fault;
@@ -21,11 +23,17 @@ use super::store::Shared;
 const EVENTS: &str = "inbox:events";
 
 impl Shared {
-    /// The key of the stream. On a Cluster, a prefix without a hash tag would have it and its events on several nodes.
+    /// The key of the stream.
     fn events(&self) -> Result<String, Fault> {
+        self.check_slot()?;
+        Ok([&*self.prefix, EVENTS].concat())
+    }
+
+    /// On a Cluster, a prefix without a hash tag would have the stream and its events on several nodes.
+    fn check_slot(&self) -> Result<(), Fault> {
         match self.listener.is_cluster() && !has_tag(&self.prefix) {
             true => Err(Fault::Scattered),
-            false => Ok([&*self.prefix, EVENTS].concat()),
+            false => Ok(()),
         }
     }
 }

@@ -6,7 +6,7 @@ use super::super::fault::Fault;
 use super::super::record::{self, milliseconds};
 use super::super::script::Script;
 use super::super::store::{Shared, Way};
-use super::entry::{kept, kept_whole, read};
+use super::entry::{Entry, kept, kept_whole, read};
 use super::scripts;
 use crate::EventKey;
 use crate::inbox::{EventState, Filter, InboxCounts, KeptEvent, Page, from_unix_millis};
@@ -19,6 +19,9 @@ const DISCARDED: &str = "discarded by an operator";
 
 /// Key, type, when it was received, and the record.
 type Row = (String, String, String, Vec<u8>);
+
+/// The record, what is in the entry, and the attempts that failed.
+type Whole = (Vec<u8>, Vec<u8>, Vec<u8>, Option<Vec<u8>>);
 
 /// How many are waiting, running, completed and dead, when the oldest that is due was received, in milliseconds since 1970, and the
 /// last arrival.
@@ -48,8 +51,9 @@ impl Shared {
     pub(super) async fn get(&self, key: &EventKey) -> Result<Option<KeptEvent>, Fault> {
         let (_, key) = (self.events()?, self.key(key));
         let (reply, _) = self.run(Way::Shared, &scripts::GET.call(&key, &[self.prefix.as_bytes()])).await?;
-        let found: Option<(Vec<u8>, Value, Option<Vec<u8>>)> = read(reply)?;
-        found.map(|(record, entry, failures)| kept_whole(entry, &record, failures.as_deref())).transpose()
+        let found: Option<Whole> = read(reply)?;
+        let Some((record, parts, body, failures)) = found else { return Ok(None) };
+        kept_whole(Entry::read(parts, body)?, &record, failures.as_deref()).map(Some)
     }
 
     pub(super) async fn requeue(&self, filter: &Filter, states: &[EventState]) -> Result<u64, Fault> {

@@ -4,7 +4,7 @@ use std::sync::LazyLock;
 
 use super::super::script::Script;
 
-pub(super) static ACCEPT: LazyLock<Script> = LazyLock::new(|| Script::new(include_str!("lua/accept.lua")));
+pub(super) static ACCEPT: LazyLock<Script> = LazyLock::new(|| on_events(&[include_str!("lua/accept.lua")]));
 pub(super) static LEASE: LazyLock<Script> = LazyLock::new(|| with_common(include_str!("lua/lease.lua")));
 pub(super) static RENEW: LazyLock<Script> = LazyLock::new(|| with_common(include_str!("lua/renew.lua")));
 pub(super) static COMPLETE: LazyLock<Script> = LazyLock::new(|| with_common(include_str!("lua/complete.lua")));
@@ -19,5 +19,10 @@ pub(super) static WAITING: LazyLock<Script> = LazyLock::new(|| with_common(inclu
 pub(super) static COUNTS: LazyLock<Script> = LazyLock::new(|| with_common(include_str!("lua/counts.lua")));
 
 fn with_common(code: &str) -> Script {
-    Script::new([include_str!("lua/common.lua"), code].concat())
+    on_events(&[include_str!("lua/common.lua"), code])
+}
+
+/// What a script does not need costs it time: everything in front of its own code is run, too.
+fn on_events(code: &[&str]) -> Script {
+    Script::new([include_str!("lua/events.lua")].into_iter().chain(code.iter().copied()).collect::<String>())
 }

@@ -2,6 +2,7 @@ use std::future::Future;
 use std::time::Duration;
 
 use super::super::RedisStore;
+use super::Offer;
 use crate::EventKey;
 use crate::inbox::{Filter, Inbox, InboxCounts, KeptEvent, LeaseRequest, Leased, Page, Parcel, requeued};
 use crate::store::{Claim, ClaimRequest, Hold, StoreError};
@@ -11,7 +12,7 @@ use crate::store::{Claim, ClaimRequest, Hold, StoreError};
 /// two of acknowledged events; `always` loses none. Needs Redis 7.0 or Valkey; on a Cluster, a prefix with a name in braces.
 impl Inbox for RedisStore {
     async fn accept(&self, claim: &ClaimRequest<'_>, parcel: &Parcel) -> Result<Claim, StoreError> {
-        Ok(self.shared.accept(claim, parcel).await?)
+        self.acceptor(claim.key).ask(Offer::new(&self.shared, claim, parcel)).await
     }
 
     async fn lease(&self, request: &LeaseRequest<'_>) -> Result<Vec<Leased>, StoreError> {

@@ -12,15 +12,15 @@ else
   local found = redis.call('XRANGE', EVENTS, after == '' and '-' or '(' .. id_of(after), '+', 'COUNT', count)
   for index, item in ipairs(found) do
     numbers[index] = number_of(item[1])
-    entries[index] = item[2]
+    entries[index] = entry_of(item[2])
   end
 end
 local rows = {}
 for index, number in ipairs(numbers) do
-  local entry = entries[index] or entry_of(number)
-  local record = entry and is_event(entry) and read(claim_key(entry[KEY]))
+  local entry = entries[index] or entry_at(number)
+  local record = entry and read(claim_key(entry.key))
   if record and record.number == number then
-    rows[#rows + 1] = { entry[KEY], entry[TYPE], entry[RECEIVED], record.value }
+    rows[#rows + 1] = { entry.key, entry.type, entry.received, record.value }
   end
 end
 return { rows, #numbers == count and numbers[count] or false }

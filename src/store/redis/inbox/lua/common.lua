@@ -1,29 +1,12 @@
--- What the scripts share. ARGV[1] is the store's prefix; every name begins with it, so that a hash tag in it keeps them in one slot.
-if not redis.REDIS_VERSION_NUM then
-  return redis.error_reply('ERR the inbox needs Redis 7.0 or later, or Valkey')
-end
-local PREFIX = ARGV[1] .. 'inbox:'
+-- What the scripts share that know an event by its record.
 -- An entry is the reader's from when it is read until the same script has leased it or set it aside. A script that fails is not
 -- rolled back: what is the reader's when another one begins was left behind.
-local EVENTS, GROUP, WORKER, READER = PREFIX .. 'events', 'workers', 'worker', 'reader'
+local GROUP, WORKER, READER = 'workers', 'worker', 'reader'
 local KINDS, APPLIED, FAILURES = PREFIX .. 'kinds', PREFIX .. 'applied', PREFIX .. 'failures'
 local COMPLETED, DEAD, LAPSES = PREFIX .. 'completed', PREFIX .. 'dead', PREFIX .. 'lapses'
--- Where the values are in an entry of the stream.
-local KEY, TYPE, PRINT, RECEIVED, ORDER, SEQUENCE, BODY = 2, 4, 6, 8, 10, 12, 16
 -- A lease ends when its entry has been pending for this long, in milliseconds: an entry that is leased is said to have been pending
 -- for so much less, which gives each its own deadline.
 local NEVER = 1000000000000
-
-local function now()
-  local time = redis.call('TIME')
-  return time[1] * 1000 + math.floor(time[2] / 1000)
-end
-
--- An entry's id as the number of its arrival: always 19 digits, so that they sort as text.
-local function number_of(id)
-  local ms, number = string.match(id, '^(%d+)%-(%d+)$')
-  return ms .. string.rep('0', 6 - #number) .. number
-end
 
 local function id_of(number)
   return string.sub(number, 1, -7) .. '-' .. tonumber(string.sub(number, -6))
@@ -72,21 +55,30 @@ local function write_open(claim, record, time, how)
   write(claim, 'a', record, time, how .. (is_ordered(record) and 'o' or ''))
 end
 
--- Whether an entry of the stream is an event, and not something that somebody else added.
-local function is_event(entry)
-  return #entry == BODY and entry[1] == 'k' and entry[ORDER - 1] == 'o' and entry[BODY - 1] == 'b'
-    and string.find(entry[KEY], '^%d+%.%d+:')
+-- What is in an entry of the stream; nil, if somebody else added it. All but the body is in one field, in front of the head: every value
+-- that a script gets to see costs it a copy and a hash.
+local function entry_of(fields)
+  if #fields ~= 4 or fields[1] ~= 'e' or fields[3] ~= 'b' then
+    return nil
+  end
+  local is_whole, key, kind, print, received, order, sequence =
+    pcall(struct.unpack, '>I4c0I4c0I4c0I4c0I4c0I4c0', fields[2])
+  if not is_whole or not string.find(key, '^%d+%.%d+:') then
+    return nil
+  end
+  return { key = key, type = kind, print = print, received = received, order = order, sequence = sequence,
+    parts = fields[2], body = fields[4] }
 end
 
-local function entry_of(number)
+local function entry_at(number)
   local id = id_of(number)
   local found = redis.call('XRANGE', EVENTS, id, id)[1]
-  return found and is_event(found[2]) and found[2]
+  return found and entry_of(found[2])
 end
 
 -- The record of an event that has not ended; nil if there is nothing to run.
 local function open_record(number, entry)
-  local record = read(claim_key(entry[KEY]))
+  local record = read(claim_key(entry.key))
   if record then
     return record.number == number and record.state == 'a' and record or nil
   end
@@ -94,8 +86,8 @@ local function open_record(number, entry)
     return nil
   end
   -- Somebody deleted the record of an event that was accepted: it is run nevertheless.
-  return { state = 'a', token = '', print = entry[PRINT], number = number, attempts = 0,
-    time = tonumber(string.sub(number, 1, -7)), rest = entry[ORDER] == '' and 'w' or 'wo' }
+  return { state = 'a', token = '', print = entry.print, number = number, attempts = 0,
+    time = tonumber(string.sub(number, 1, -7)), rest = entry.order == '' and 'w' or 'wo' }
 end
 
 -- Since when an event is due. One that was never put back was due when it came, even if the server's clock was set back since.
@@ -103,21 +95,9 @@ local function due_since(record, at)
   return record.attempts == 0 and math.min(record.time, at) or record.time
 end
 
--- Puts an entry behind all others, and says as which arrival.
-local function add(entry)
-  local id = redis.call('XADD', EVENTS, '*', unpack(entry))
-  local ms, number = string.match(id, '^(%d+)%-(%d+)$')
-  if #number > 6 then
-    -- A million within a millisecond: the server's clock was set back. An arrival's number has no room for more.
-    redis.call('XDEL', EVENTS, id)
-    id = redis.call('XADD', EVENTS, string.format('%d-0', ms + 1), unpack(entry))
-  end
-  return number_of(id)
-end
-
 local function kind_of(entry)
-  local length, start = string.match(entry[KEY], '^(%d+)%.%d+:()')
-  return length .. ':' .. string.sub(entry[KEY], start, start + length - 1) .. entry[TYPE]
+  local length, start = string.match(entry.key, '^(%d+)%.%d+:()')
+  return length .. ':' .. string.sub(entry.key, start, start + length - 1) .. entry.type
 end
 
 -- Among those that are due beside the stream: what was read and not leased, put back, or has lapsed.
@@ -163,7 +143,7 @@ end
 -- Has an event in the line of its order, and says whether it is the first. Lines are in the order of arrival: what is above the last
 -- one cannot be in it yet.
 local function join_line(number, entry)
-  local line = PREFIX .. 'line' .. entry[ORDER]
+  local line = PREFIX .. 'line' .. entry.order
   local last = redis.call('LINDEX', line, -1)
   if not last or last < number or not redis.call('LPOS', line, number) then
     return redis.call('RPUSH', line, number) == 1
@@ -173,7 +153,7 @@ end
 
 -- An event leaves its line, and the one behind it is due. That comes first: if it fails, the line is as it was.
 local function leave_line(number, entry, applied)
-  local order, sequence = entry[ORDER], entry[SEQUENCE]
+  local order, sequence = entry.order, entry.sequence
   if order == '' then
     return
   end
@@ -191,7 +171,7 @@ local function leave_line(number, entry, applied)
   local index = 1
   local behind = redis.call('LINDEX', line, index)
   while behind do
-    local other = behind ~= number and entry_of(behind)
+    local other = behind ~= number and entry_at(behind)
     local record = other and open_record(behind, other)
     if record and is_waiting(record) then
       set_aside(behind, other, due_since(record, now()))
@@ -208,7 +188,7 @@ end
 local function let_go(record, entry)
   redis.call('XACK', EVENTS, GROUP, id_of(record.number))
   if string.sub(record.rest, 1, 1) == 'l' then
-    entry = entry or entry_of(record.number)
+    entry = entry or entry_at(record.number)
     if entry then
       take_up(record.number, kind_of(entry))
     end
@@ -217,7 +197,7 @@ end
 
 local function end_order(record, applied)
   if is_ordered(record) then
-    local entry = entry_of(record.number)
+    local entry = entry_at(record.number)
     if entry then
       leave_line(record.number, entry, applied)
     end

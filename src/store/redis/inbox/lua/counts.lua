@@ -5,15 +5,15 @@ local running, dead, completed = pending(), redis.call('ZCARD', DEAD), redis.cal
 local waiting = redis.call('XLEN', EVENTS) - running - completed - dead
 local oldest = false
 local function consider(entry)
-  if entry and not (oldest and tonumber(oldest) <= tonumber(entry[RECEIVED])) then
-    oldest = entry[RECEIVED]
+  if entry and not (oldest and tonumber(oldest) <= tonumber(entry.received)) then
+    oldest = entry.received
   end
 end
 if waiting > 0 then
   for _, kind in ipairs(redis.call('SMEMBERS', KINDS)) do
     local first = redis.call('ZRANGEBYSCORE', PREFIX .. 'due:' .. kind, '-inf', at, 'LIMIT', 0, 1)[1]
-    local entry = first and entry_of(first)
-    local record = entry and read(claim_key(entry[KEY]))
+    local entry = first and entry_at(first)
+    local record = entry and read(claim_key(entry.key))
     consider(record and is_waiting(record) and entry)
   end
   local from, groups = '-', redis.pcall('XINFO', 'GROUPS', EVENTS)
@@ -26,9 +26,10 @@ if waiting > 0 then
   end
   -- Nobody has read these yet. The first may have been discarded.
   for _, item in ipairs(redis.call('XRANGE', EVENTS, from, '+', 'COUNT', 8)) do
-    local record = is_event(item[2]) and read(claim_key(item[2][KEY]))
+    local entry = entry_of(item[2])
+    local record = entry and read(claim_key(entry.key))
     if record and is_waiting(record) then
-      consider(item[2])
+      consider(entry)
       break
     end
   end

@@ -3,7 +3,7 @@ local discarded, at, retention = 0, now(), tonumber(ARGV[2])
 for index = 4, #ARGV, 3 do
   local claim, number = claim_key(ARGV[index]), ARGV[index + 1]
   local record = read(claim)
-  local entry = record and record.number == number and (record.state == 'f' or is_waiting(record)) and entry_of(number)
+  local entry = record and record.number == number and (record.state == 'f' or is_waiting(record)) and entry_at(number)
   if entry then
     leave_line(number, entry, false)
     redis.call('ZADD', COMPLETED, at + retention, number)

@@ -34,7 +34,7 @@ local function put_right(id, number, entry)
     hold({ id }, lease, at)
     return
   end
-  if record and (entry[ORDER] == '' or join_line(number, entry)) then
+  if record and (entry.order == '' or join_line(number, entry)) then
     set_aside(number, entry, due_since(record, at))
   end
   redis.call('XACK', EVENTS, GROUP, id)
@@ -53,7 +53,7 @@ local function find_left_behind()
   local found = find_pending('-', '+', PAGE, READER)
   for _, item in ipairs(found) do
     local number = number_of(item[1])
-    put_right(item[1], number, entry_of(number))
+    put_right(item[1], number, entry_at(number))
   end
   return #found == PAGE
 end
@@ -63,11 +63,11 @@ local function find_lapsed()
   local found = find_pending('IDLE', NEVER, '-', '+', PAGE)
   for _, item in ipairs(found) do
     local number = number_of(item[1])
-    local entry = entry_of(number)
+    local entry = entry_at(number)
     local record = entry and open_record(number, entry)
     if record and is_running(record) then
       set_aside(number, entry, at)
-      write_open(claim_key(entry[KEY]), record, record.time, 'l')
+      write_open(claim_key(entry.key), record, record.time, 'l')
       redis.call('XCLAIM', EVENTS, GROUP, WORKER, 0, item[1], 'IDLE', 0, 'JUSTID')
     else
       put_right(item[1], number, entry)
@@ -127,18 +127,18 @@ while fresh < limit and size < ENOUGH and budget > 0 and not drained do
   drained = #came < count
   budget = budget - #came
   for _, item in ipairs(came) do
-    local number, entry = number_of(item[1]), item[2]
-    local record = is_event(entry) and open_record(number, entry)
-    at_once = is_event(entry) and #entry[BODY] > LARGE and 1 or AT_ONCE
+    local number, entry = number_of(item[1]), entry_of(item[2])
+    local record = entry and open_record(number, entry)
+    at_once = entry and #entry.body > LARGE and 1 or AT_ONCE
     if record and is_running(record) then
       -- The group was lost, and is read from the beginning: somebody still runs this.
       hold({ item[1] }, lease, at)
     else
-      local is_first = record and (entry[ORDER] == '' or join_line(number, entry))
+      local is_first = record and (entry.order == '' or join_line(number, entry))
       local time = is_first and due_since(record, at)
       if is_first and time <= at and suits(kind_of(entry)) then
         fresh = fresh + 1
-        size = size + #entry[BODY]
+        size = size + #entry.body
         due[#due + 1] = { number = number, time = time, entry = entry, record = record }
       else
         if is_first then
@@ -165,14 +165,14 @@ for _, event in ipairs(due) do
     -- Read once more, since the group was lost.
   elseif #chosen < limit and (size < ENOUGH or entry) then
     if not entry then
-      entry = entry_of(number)
+      entry = entry_at(number)
       record = entry and open_record(number, entry)
     end
     if record and (is_waiting(record) or is_lapsed(record)) then
       is_chosen[number] = true
       chosen[#chosen + 1] = { entry = entry, record = record, kind = event.kind }
       ids[#ids + 1] = id_of(number)
-      size = size + #entry[BODY]
+      size = size + #entry.body
     else
       take_up(number, event.kind)
     end
@@ -197,15 +197,15 @@ for index, event in ipairs(chosen) do
     add_failure(record, at, lapsed)
   end
   record.attempts, record.token = record.attempts + 1, ARGV[next_argument + index - 1]
-  write_open(claim_key(entry[KEY]), record, at, 'r')
+  write_open(claim_key(entry.key), record, at, 'r')
   if event.kind then
     take_up(record.number, event.kind)
   end
-  local sequence, last = entry[SEQUENCE], false
+  local sequence, last = entry.sequence, false
   if sequence ~= '' then
-    last = redis.call('HGET', APPLIED, entry[ORDER])
+    last = redis.call('HGET', APPLIED, entry.order)
   end
-  leased[index] = { record.attempts, (last and last >= sequence) and 1 or 0, record.print, entry }
+  leased[index] = { record.attempts, (last and last >= sequence) and 1 or 0, record.print, entry.parts, entry.body }
 end
 
 -- How far everybody has read, for whoever is going to wait for more.

@@ -10,7 +10,7 @@ end
 if is_waiting(record) then
   return 'held'
 end
-local at, entry = now(), entry_of(record.number)
+local at, entry = now(), entry_at(record.number)
 if not entry then
   return 'lost'
 end

@@ -10,7 +10,7 @@ end
 hold({ id_of(record.number) }, tonumber(ARGV[3]), now())
 if is_lapsed(record) then
   write_open(KEYS[1], record, record.time, 'r')
-  local entry = entry_of(record.number)
+  local entry = entry_at(record.number)
   if entry then
     take_up(record.number, kind_of(entry))
   end

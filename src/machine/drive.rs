@@ -116,10 +116,12 @@ impl Machine {
         claimant: &Arc<Claimant>,
         work: &mut impl Work,
     ) -> Ended {
-        match self.claim(terms, claimant, work).await {
-            Ok(claimed) => claimed.finish(work).await,
-            Err(ended) => ended,
-        }
+        // Not in the `match`, in which what is matched would be kept beside.
+        let mut claimed = match self.claim(terms, claimant, work).await {
+            Ok(claimed) => claimed,
+            Err(ended) => return ended,
+        };
+        claimed.finish(work).await
     }
 
     /// One delivery that is to be run later: admitted, and its event accepted with the claim.

@@ -39,12 +39,12 @@ enum Worked {
 
 impl Run<'_> {
     /// Works, and settles whatever the end.
-    pub(super) async fn finish<W: Work>(self, work: &mut W) -> Ended {
-        let unsettled = Unsettled(&self);
+    pub(super) async fn finish<W: Work>(&mut self, work: &mut W) -> Ended {
+        let unsettled = Unsettled(self);
         let (worked, verdict) = self.work(work).await;
         self.claimant.enter(Stage::Settling);
         unsettled.settling();
-        let settled = self.settle(verdict).await;
+        let settled = self.settle(&verdict).await;
         match worked {
             Worked::Done => Ended::Ran(settled),
             Worked::NotReady => Ended::NotReady(Some(settled)),

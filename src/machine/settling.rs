@@ -44,20 +44,21 @@ pub(crate) enum Settled {
 
 impl Run<'_> {
     /// Completes or releases the claim.
-    pub(super) async fn settle(self, verdict: Verdict) -> Settled {
+    pub(super) async fn settle(&mut self, verdict: &Verdict) -> Settled {
         if self.claimant.is_enlisted() {
-            return self.machine.settle_enlisted(self.terms, self.claimant, &verdict).await;
+            // Boxed: it is large, few handlers enlist, and every delivery's future would be as large.
+            return Box::pin(self.machine.settle_enlisted(self.terms, self.claimant, verdict)).await;
         }
         match verdict {
             Verdict::Complete(record) => self.complete(record).await,
-            Verdict::Release(setback) => self.set_back(setback).await,
+            Verdict::Release(setback) => self.set_back(setback.as_ref()).await,
         }
     }
 
-    async fn complete(self, record: Record) -> Settled {
-        let Self { machine, terms, claimant, admission, .. } = self;
+    async fn complete(&mut self, record: &Record) -> Settled {
+        let Self { machine, terms, claimant, .. } = *self;
         let completed = if record.failed { Settled::Failed } else { Settled::Completed };
-        let hold = machine.complete_first(terms, claimant, &record).await;
+        let hold = machine.complete_first(terms, claimant, record).await;
         if hold != Some(Hold::Lost) {
             // Though the store may not have been told, the work is done: those who wait for it may be.
             machine.waiters.ended(&claimant.key, Ending::Completed);
@@ -65,12 +66,12 @@ impl Run<'_> {
         let hold = match hold {
             Some(hold) => Some(hold),
             None => {
-                let retry = Retry::new(machine, terms, claimant, Verdict::Complete(record), admission);
+                let retry = Retry::new(self, Verdict::Complete(record.clone()));
                 if !terms.settle_in_place {
                     tokio::spawn(async move { retry.until_settled().await });
                     return Settled::CompletionPending;
                 }
-                // Boxed: it is large and rare, and would make every delivery's future as large.
+                // Boxed: it is large and rare.
                 Box::pin(retry.until_settled()).await
             }
         };
@@ -84,14 +85,14 @@ impl Run<'_> {
         }
     }
 
-    async fn set_back(self, setback: Option<Setback>) -> Settled {
-        let Self { machine, terms, claimant, admission, .. } = self;
-        let released = machine.release(terms, claimant, setback.as_ref()).await;
+    async fn set_back(&mut self, setback: Option<&Setback>) -> Settled {
+        let Self { machine, terms, claimant, .. } = *self;
+        let released = machine.release(terms, claimant, setback).await;
         // Of an inline delivery the sender knows of the failure, and the lease ends by itself. Nobody else knows of an attempt.
         if released.is_some() || setback.is_none() || !terms.settle_in_place {
             return Settled::Released(released);
         }
-        let retry = Retry::new(machine, terms, claimant, Verdict::Release(setback), admission);
+        let retry = Retry::new(self, Verdict::Release(setback.cloned()));
         Settled::Released(Box::pin(retry.until_settled()).await)
     }
 }
@@ -172,15 +173,9 @@ struct Retry {
 }
 
 impl Retry {
-    fn new(
-        machine: &Arc<Machine>,
-        terms: &Terms,
-        claimant: &Arc<Claimant>,
-        verdict: Verdict,
-        admission: Option<Admission>,
-    ) -> Self {
-        let (machine, terms, claimant) = (machine.clone(), terms.clone(), claimant.clone());
-        Self { machine, terms, claimant, verdict, _admission: admission }
+    fn new(run: &mut Run<'_>, verdict: Verdict) -> Self {
+        let (machine, terms, claimant) = (run.machine.clone(), run.terms.clone(), run.claimant.clone());
+        Self { machine, terms, claimant, verdict, _admission: run.admission.take() }
     }
 
     /// Asks until the store confirms or refuses, with the lease renewed meanwhile.

@@ -40,7 +40,9 @@ pub(crate) async fn measure(report: &mut Report, effort: Effort) {
 async fn rate<T>(log: &mut SqliteConnection, operations: usize, work: impl Future<Output = T>) -> f64 {
     let begun = std::time::Instant::now();
     work.await;
-    sqlx::query("PRAGMA wal_checkpoint(TRUNCATE)").execute(log).await.expect("an empty log");
+    let (is_busy, ..): (i64, i64, i64) =
+        sqlx::query_as("PRAGMA wal_checkpoint(TRUNCATE)").fetch_one(log).await.expect("an empty log");
+    assert_eq!(is_busy, 0);
     operations as f64 / begun.elapsed().as_secs_f64()
 }
 

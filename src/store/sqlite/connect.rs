@@ -10,9 +10,10 @@ use super::statements::Statements;
 /// How long a batch waits for the lock before its questions are asked again. Short: whoever only reads waits along.
 const PATIENCE: Duration = Duration::from_millis(20);
 
-/// How many pages the log may have before it is written back, 16 MiB of the usual ones, and how much of the database is kept in memory,
-/// in KiB. Keys come in no order, so that every claim is on a page of its own: the longer the log, the more of them share the way back,
-/// and what is not in memory has to be read first. What is lost by a long log is time when it is read after a crash, and that is little.
+/// How many pages the log may have before it is written back, 16 MiB of the usual ones, and how much of the database a connection keeps
+/// in memory, in KiB. Keys come in no order, so that every claim is on a page of its own: the longer the log, the more of them share the
+/// way back, and what is not in memory has to be read first. It costs a longer pause whenever the log is written back, and some time
+/// when it is read after a crash.
 const LOG_PAGES: &str = "4000";
 const CACHE: &str = "-16384";
 
@@ -24,7 +25,8 @@ pub(super) struct Database {
 impl Database {
     /// A file, which is created if it is missing.
     pub(super) fn at(path: &Path) -> Self {
-        Self::with(SqliteConnectOptions::new().filename(path).create_if_missing(true))
+        let options = SqliteConnectOptions::new().filename(path).create_if_missing(true);
+        Self::with(options.pragma("wal_autocheckpoint", LOG_PAGES).pragma("cache_size", CACHE))
     }
 
     /// As somebody else opens it, but as durable as it gets.
@@ -33,8 +35,6 @@ impl Database {
             .journal_mode(SqliteJournalMode::Wal)
             .synchronous(SqliteSynchronous::Full)
             .busy_timeout(PATIENCE)
-            .pragma("wal_autocheckpoint", LOG_PAGES)
-            .pragma("cache_size", CACHE)
             .disable_statement_logging();
         Self { options }
     }

@@ -63,6 +63,9 @@ pub struct SqliteStore {
 impl SqliteStore {
     /// A store in this file. The file and the table are created if they are missing; the directory is not.
     ///
+    /// Its log is written back to the database from 16 MiB on, and each of its three connections keeps up to 16 MiB of the database in
+    /// memory. With [`new`](Self::new) the pool's options decide about both.
+    ///
     /// # Errors
     ///
     /// If the file cannot be opened or created.

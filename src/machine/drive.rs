@@ -116,7 +116,7 @@ impl Machine {
         claimant: &Arc<Claimant>,
         work: &mut impl Work,
     ) -> Ended {
-        // Not in the `match`, in which what is matched would be kept beside.
+        // Out of the `match` first: awaited inside of it, the future would hold it twice.
         let mut claimed = match self.claim(terms, claimant, work).await {
             Ok(claimed) => claimed,
             Err(ended) => return ended,

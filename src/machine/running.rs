@@ -22,7 +22,7 @@ pub(super) struct Run<'a> {
     pub(super) machine: &'a Arc<Machine>,
     pub(super) terms: &'a Terms,
     pub(super) claimant: &'a Arc<Claimant>,
-    /// Unless whoever resumed it holds one.
+    /// Unless whoever resumed it holds one, or the settlement goes on in the background with it.
     pub(super) admission: Option<Admission>,
     /// When the claim was asked for: its lease began then, or later.
     pub(super) since: Instant,

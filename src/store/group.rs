@@ -1,4 +1,4 @@
-//! Group commit: concurrent questions answered by one statement, one commit, one flush to disk.
+//! Group commit: concurrent questions answered by one statement or script, one commit, one flush to disk.
 
 use std::future::Future;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -17,6 +17,11 @@ pub(super) trait Engine: Send + Sync + 'static {
 
     /// Answers every question, in the order in which they were asked. Must end by itself: nobody cancels it.
     fn answer(&self, batch: &[Self::Question]) -> impl Future<Output = Answers<Self::Answer>> + Send;
+
+    /// How many of those who wait, from the first on, make a batch: at least one.
+    fn fitting<'a>(waiting: impl ExactSizeIterator<Item = &'a Self::Question>) -> usize {
+        waiting.len().min(LARGEST_BATCH)
+    }
 
     /// Whoever asked has left without hearing this.
     fn unheard(&self, question: Self::Question, answer: Self::Answer);
@@ -63,11 +68,12 @@ impl<E: Engine> Group<E> {
     }
 
     /// Has something asked whose answer nobody waits for.
+    #[cfg_attr(not(any(feature = "postgres", feature = "sqlite")), allow(dead_code, reason = "Redis tells nothing"))]
     pub(super) fn tell(&self, question: E::Question) {
         self.enqueue(Asked { question, reply: None });
     }
 
-    #[cfg_attr(not(feature = "sqlite"), allow(dead_code, reason = "Postgres asks its engine in batches only"))]
+    #[cfg_attr(not(feature = "sqlite"), allow(dead_code, reason = "the others ask their engines in batches only"))]
     pub(super) fn engine(&self) -> &E {
         &self.shared.engine
     }
@@ -98,9 +104,11 @@ impl<E: Engine> Shared<E> {
     fn next_batch(&self) -> Option<Vec<Asked<E>>> {
         let mut queue = self.lock();
         queue.waiting.retain(|asked| !asked.reply.as_ref().is_some_and(oneshot::Sender::is_closed));
-        let length = queue.waiting.len().min(LARGEST_BATCH);
-        queue.under_way = length > 0;
-        queue.under_way.then(|| queue.waiting.drain(..length).collect())
+        queue.under_way = !queue.waiting.is_empty();
+        queue.under_way.then(|| {
+            let length = E::fitting(queue.waiting.iter().map(|asked| &asked.question));
+            queue.waiting.drain(..length).collect()
+        })
     }
 }
 

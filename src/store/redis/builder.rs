@@ -66,7 +66,8 @@ impl RedisStoreBuilder {
 
     /// How long the server may take to answer; one second by default. What takes longer is an error, and its outcome unknown.
     ///
-    /// It bounds the wait for a connection, too, whatever the pool's own timeouts are. Keep it below the layer's
+    /// Events that an inbox accepts share a command with others, and may have to wait for the one before. It bounds the wait for a
+    /// connection, too, whatever the pool's own timeouts are. Keep it below the layer's
     /// [`claim_deadline`](crate::WebhookLayer::claim_deadline), or that decides.
     pub fn timeout(mut self, timeout: Duration) -> Self {
         self.timeout = timeout;

@@ -58,8 +58,8 @@
 //! # The inbox
 //!
 //! The store is an [`Inbox`](crate::inbox::Inbox), on Redis 7.0 or Valkey. One script claims the event and adds it to a stream, parcel
-//! and all, together with others that came at the same time; workers take it from there through a consumer group. When that is answered, the sender may forget the event, and whether
-//! Redis remembers it is a matter of its configuration:
+//! and all, together with others that came at the same time; workers take it from there through a consumer group. When that is
+//! answered, the sender may forget the event, and whether Redis remembers it is a matter of its configuration:
 //!
 //! | | the server's process ends | its machine does | failover |
 //! |---|---|---|---|
@@ -78,7 +78,8 @@
 //!
 //! **On a Cluster** all keys of an inbox must be in one slot, since they are written together: give the store a
 //! [prefix](RedisStoreBuilder::prefix) with a name in braces, such as `{webhooks}:`, and inboxes that are to be on several nodes a
-//! prefix each. Without one the inbox's verbs are errors that say so. A single server and a Sentinel need nothing.
+//! prefix each. Without one the inbox's verbs are errors that say so. A single server and a Sentinel need nothing. Do not move the slot
+//! to another node while events come in: until all of its keys are there, a script sees only some of them, and an event may run twice.
 //!
 //! **Workers** are woken by a connection of its own, on which the store waits for the stream while somebody is idle. It is for
 //! arrivals: an event that another process puts back, or whose turn in its order has come there, is found when the worker next
@@ -108,8 +109,8 @@
 //! Of an inbox it is `a` until the event has been run, without a time to live, and says behind an `@` which arrival it is, how often it
 //! has been tried, and since when it waits or runs. Beside, under the prefix and `inbox:`, there are
 //!
-//! - `events`, the stream: of every event that is kept, `b` is the body, and `e` key, type, fingerprint, time, order and sequence, each behind
-//!   its length, and the head;
+//! - `events`, the stream: of every event that is kept, `b` is the body, and `e` key, type, fingerprint, time, order and sequence,
+//!   each behind its length, and the head;
 //! - `due:…`, the sorted sets of what is due beside it, by kind, and `kinds`, which of them there are;
 //! - `line:…`, the events of one order that were read, and `applied`, the last sequence of each;
 //! - `completed` by the end of their retention, and `dead`; `failures`, the failed attempts of every event that has any;

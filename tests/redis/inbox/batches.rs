@@ -1,10 +1,13 @@
 //! Events that come at the same time are accepted by one script, and have nothing else to do with each other.
 
+use std::time::Duration;
+
 use tokio::task::JoinSet;
 use tower_webhook::inbox::{Filter, Inbox, Parcel};
 use tower_webhook::store::{Claim, ClaimRequest, ClaimToken, RedisStore, StoreErrorKind};
 
 use super::site::{LEASE, PREFIX, accept, lease, listed, now, store_on};
+use crate::harness::pool_of;
 use crate::receiver::{eventually, key};
 use crate::support::redis_server::RedisServer;
 
@@ -15,12 +18,14 @@ fn scripts(server: &RedisServer) -> usize {
     statistics.lines().filter_map(calls).sum()
 }
 
-/// Has the server stand still until every one of these is under way, or waits for those that are.
+/// Has the server stand still until every one of these has begun.
 async fn accept_at_once(
     server: &RedisServer,
     store: &RedisStore,
     ids: impl Iterator<Item = String>,
 ) -> Vec<(String, Result<Claim, StoreErrorKind>)> {
+    // Connected before: the client does not wait long for that.
+    store.check().await.map(drop).expect("a server that works");
     server.freeze();
     let mut accepting = JoinSet::new();
     let begun = std::sync::Arc::new(tokio::sync::Semaphore::new(0));
@@ -71,6 +76,33 @@ async fn value_that_is_no_record_is_in_nobody_elses_way() {
         }
     }
     assert_eq!(lease(&store, 100).await.len(), 48);
+}
+
+/// A script that fails is not rolled back: what it had accepted until then is found by the next delivery, and runs once.
+#[tokio::test(flavor = "multi_thread")]
+async fn events_of_a_script_that_fails_half_way_are_accepted_once() {
+    let server = RedisServer::start();
+    server.command(&["ACL", "SETUSER", "weak", "on", ">pw", "&*", "+@all", &format!("~{PREFIX}inbox:*"), "~*check:*"]);
+    for n in (0..50).filter(|n| n % 10 != 7) {
+        server.command(&["ACL", "SETUSER", "weak", &format!("~{PREFIX}{}", key(&n.to_string()))]);
+    }
+    let url = format!("redis://weak:pw@{}/", server.address());
+    let weak = RedisStore::builder(pool_of(&url)).prefix(PREFIX).timeout(Duration::from_secs(10)).build();
+    let ids = || (0..50).map(|n: u32| n.to_string());
+    let first = accept_at_once(&server, &weak, ids()).await;
+    for (id, claim) in &first {
+        assert!(!id.ends_with('7') || *claim == Err(StoreErrorKind::Unavailable), "{id}: {claim:?}");
+    }
+    assert!(first.iter().filter(|(_, claim)| claim.is_err()).count() > 5, "some were in a script with these");
+    let strong = store_on(&server);
+    for id in ids() {
+        let claim = accept(&strong, &key(&id), "test.event").await;
+        assert!(matches!(claim, Ok(Claim::Fresh { .. } | Claim::Accepted { .. })), "{id}: {claim:?}");
+    }
+    let mut leased: Vec<u32> =
+        lease(&strong, 100).await.iter().map(|leased| leased.key.id().parse().expect("a number")).collect();
+    leased.sort_unstable();
+    assert!(leased.into_iter().eq(0..50));
 }
 
 /// Each is alone in its script: together they would keep the server from anything else for too long.

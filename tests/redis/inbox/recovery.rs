@@ -83,6 +83,9 @@ async fn foreign_entries_and_values_hold_up_nobody() {
     accept_all(&store, ["1".to_owned()]).await;
     server.command(&["XADD", &events, "*", "k", "v"]);
     server.command(&["XADD", &events, "*", "somebody", "else's", "a", "b", "c", "d", "e", "f"]);
+    for odd in ["", "odd", "\0\0\0\x09too short", "\x7f\x7f\x7f\x7flong"] {
+        server.command(&["XADD", &events, "*", "e", odd, "b", "a body"]);
+    }
     accept_all(&store, ["2".to_owned(), "3".to_owned()]).await;
     server.command(&["DEL", &record("2")]);
     server.command(&["HSET", &record("2"), "no", "record"]);

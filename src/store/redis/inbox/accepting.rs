@@ -3,7 +3,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 
 use super::super::fault::Fault;
-use super::super::record::{self, Record};
+use super::super::record::{self, Record, Unreadable};
 use super::super::store::{Shared, Way};
 use super::entry::{self, read};
 use super::scripts;
@@ -15,7 +15,7 @@ use crate::store::{Claim, ClaimRequest, Fingerprint};
 const MOST: usize = 64;
 const HEAVIEST: usize = 1024 * 1024;
 
-/// Accepts events, all that come while it is busy by one script.
+/// Accepts events, those that come while it is busy by one script.
 pub(in super::super) struct Acceptor {
     shared: Arc<Shared>,
 }
@@ -33,7 +33,8 @@ impl Acceptor {
     }
 
     /// Claims the events and adds them to the stream in one script. What replicas are to have, they have; if they do not confirm it,
-    /// that is an error, and the events are there nevertheless.
+    /// that is an error, and the events are there nevertheless. If the script fails half-way it is an error for all of them, and those
+    /// before are there, too: the sender's next delivery finds them.
     async fn accept(&self, offers: &[Offer]) -> Result<Vec<Result<Claim, Fault>>, Fault> {
         let Self { shared } = self;
         let Some(first) = offers.first() else { return Ok(Vec::new()) };
@@ -44,6 +45,9 @@ impl Acceptor {
         arguments.extend(offers.iter().flat_map(|offer| &offer.arguments).map(|argument| &**argument));
         let (reply, confirmed) = shared.run(Way::Replicated, &scripts::ACCEPT.call(&key, &arguments)).await?;
         let found: Vec<Option<Vec<u8>>> = read(reply)?;
+        if found.len() != offers.len() {
+            return Err(Unreadable.into());
+        }
         let claims: Vec<_> = offers.iter().zip(found).map(|(offer, found)| offer.judge(found, &confirmed)).collect();
         if claims.iter().any(|claim| matches!(claim, Ok(Claim::Fresh { .. }))) {
             shared.listener.tell();
@@ -57,14 +61,19 @@ impl Engine for Acceptor {
     type Answer = Claim;
 
     async fn answer(&self, batch: &[Offer]) -> Answers<Claim> {
-        let mut answers = Vec::with_capacity(batch.len());
-        for part in parts(batch) {
-            match self.accept(part).await {
-                Ok(claims) => answers.extend(claims.into_iter().map(|claim| claim.map_err(Into::into))),
-                Err(fault) => answers.extend(part.iter().map(|_| Err(fault.clone().into()))),
-            }
+        match self.accept(batch).await {
+            Ok(claims) => claims.into_iter().map(|claim| claim.map_err(Into::into)).collect(),
+            Err(fault) => batch.iter().map(|_| Err(fault.clone().into())).collect(),
         }
-        answers
+    }
+
+    fn fitting<'a>(waiting: impl ExactSizeIterator<Item = &'a Offer>) -> usize {
+        let mut weight = 0;
+        let fits = |offer: &&Offer| {
+            weight += offer.weight();
+            weight <= HEAVIEST
+        };
+        waiting.take(MOST).take_while(fits).count().max(1)
     }
 
     /// It stays accepted: it is going to be run, whoever knows.
@@ -99,19 +108,4 @@ impl Offer {
     fn weight(&self) -> usize {
         self.arguments.iter().map(Bytes::len).sum()
     }
-}
-
-/// What goes into a script each.
-fn parts(mut offers: &[Offer]) -> impl Iterator<Item = &[Offer]> {
-    std::iter::from_fn(move || {
-        let mut weight = 0;
-        let mut fits = |offer: &Offer| {
-            weight += offer.weight();
-            weight <= HEAVIEST
-        };
-        let length = offers.iter().take(MOST).take_while(|offer| fits(offer)).count().max(1);
-        let part;
-        (part, offers) = offers.split_at_checked(length)?;
-        Some(part)
-    })
 }

@@ -1,4 +1,4 @@
-//! What is read of an event: an entry of the stream, and its record.
+//! An entry of the stream, as it is written and read, and what is known of an event with its record.
 
 use bytes::{Buf, Bytes};
 use deadpool_redis::redis::{FromRedisValue, RedisError, Value, from_redis_value};

@@ -49,7 +49,8 @@ impl Shared {
     }
 
     pub(super) async fn get(&self, key: &EventKey) -> Result<Option<KeptEvent>, Fault> {
-        let (_, key) = (self.events()?, self.key(key));
+        self.check_slot()?;
+        let key = self.key(key);
         let (reply, _) = self.run(Way::Shared, &scripts::GET.call(&key, &[self.prefix.as_bytes()])).await?;
         let found: Option<Whole> = read(reply)?;
         let Some((record, parts, body, failures)) = found else { return Ok(None) };

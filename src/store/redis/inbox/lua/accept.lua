@@ -20,7 +20,7 @@ local function accept(claim, record, how, parts, body)
   local found = redis.pcall('GET', claim)
   if type(found) == 'table' then
     -- What is no string is no record. It is in nobody else's way.
-    return string.find(found.err, 'WRONGTYPE', 1, true) and '' or error(found.err)
+    return string.find(found.err, 'WRONGTYPE', 1, true) and '' or error(found)
   end
   if found then
     return answer(found, claim, record)

@@ -20,7 +20,7 @@ end
 local function read(claim)
   local value = redis.pcall('GET', claim)
   if type(value) == 'table' and value.err and not string.find(value.err, 'WRONGTYPE', 1, true) then
-    error(value.err)
+    error(value)
   end
   if type(value) ~= 'string' then
     return nil
@@ -61,12 +61,12 @@ local function entry_of(fields)
   if #fields ~= 4 or fields[1] ~= 'e' or fields[3] ~= 'b' then
     return nil
   end
-  local is_whole, key, kind, print, received, order, sequence =
+  local is_whole, key, event_type, print, received, order, sequence =
     pcall(struct.unpack, '>I4c0I4c0I4c0I4c0I4c0I4c0', fields[2])
   if not is_whole or not string.find(key, '^%d+%.%d+:') then
     return nil
   end
-  return { key = key, type = kind, print = print, received = received, order = order, sequence = sequence,
+  return { key = key, type = event_type, print = print, received = received, order = order, sequence = sequence,
     parts = fields[2], body = fields[4] }
 end
 

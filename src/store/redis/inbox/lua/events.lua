@@ -31,4 +31,3 @@ local function add(parts, body)
   end
   return numbered(ms, number)
 end
-

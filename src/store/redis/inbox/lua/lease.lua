@@ -43,7 +43,7 @@ end
 local function find_pending(...)
   local found = redis.pcall('XPENDING', EVENTS, GROUP, ...)
   if found.err and not string.find(found.err, 'NOGROUP', 1, true) then
-    error(found.err)
+    error(found)
   end
   return found.err and {} or found
 end
@@ -89,7 +89,7 @@ local function read_new(count)
   local came = redis.pcall(unpack(read_group))
   if came and came.err then
     if not string.find(came.err, 'NOGROUP', 1, true) then
-      error(came.err)
+      error(came)
     end
     -- The first lease of all, or the server has forgotten. Whatever has ended is known by its record.
     redis.call('XGROUP', 'CREATE', EVENTS, GROUP, '0', 'MKSTREAM')

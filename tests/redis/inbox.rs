@@ -6,6 +6,8 @@ mod batches;
 mod conformance;
 #[path = "inbox/durability.rs"]
 mod durability;
+#[path = "inbox/failover.rs"]
+mod failover;
 #[path = "inbox/keys.rs"]
 mod keys;
 #[path = "inbox/kinds.rs"]

@@ -9,7 +9,7 @@ use crate::receiver::Receiver;
 use crate::support::checker::Ledger;
 use crate::support::redis_server::RedisServer;
 
-fn pool(sentinel: &RedisServer) -> Pool {
+pub(crate) fn pool(sentinel: &RedisServer) -> Pool {
     let config = Config::from_urls([sentinel.url()], "primary".to_owned(), SentinelServerType::Master);
     config.create_pool(Some(Runtime::Tokio1)).expect("a pool")
 }

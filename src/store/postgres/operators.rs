@@ -6,6 +6,7 @@ use sqlx::{Arguments as _, AssertSqlSafe, PgPool, QueryBuilder, Row as _};
 
 use super::fault::Fault;
 use super::parcel;
+use super::schema::{DELETE_SQL, WHICH};
 use super::table::TableName;
 use super::text::{milliseconds, storable, within_reach};
 use crate::EventKey;
@@ -44,14 +45,14 @@ impl OperatorsSql {
     pub(super) fn about(table: &TableName) -> Self {
         let render = |sql| Arc::from(table.render(sql));
         let which = |sql: &'static str| {
-            let (before, after) = sql.split_once("/* which */").unwrap_or((sql, ""));
+            let (before, after) = sql.split_once(WHICH).unwrap_or((sql, ""));
             Which { before: render(before), after: render(after) }
         };
         Self {
             list: which(include_str!("sql/list.sql")),
             requeue: which(include_str!("sql/requeue.sql")),
             discard: which(include_str!("sql/discard.sql")),
-            forget: which(include_str!("sql/forget.sql")),
+            forget: which(DELETE_SQL),
             get: render(include_str!("sql/get.sql")),
             counts: render(include_str!("sql/counts.sql")),
         }

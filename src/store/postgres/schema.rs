@@ -21,7 +21,6 @@ const CLAIM_SQL: &str = include_str!("sql/claim.sql");
 const TAKEOVER_SQL: &str = include_str!("sql/takeover.sql");
 const SETTLE_SQL: &str = include_str!("sql/settle.sql");
 const LOOK_SQL: &str = include_str!("sql/look.sql");
-const PURGE_SQL: &str = include_str!("sql/purge.sql");
 const ACCEPT_SQL: &str = include_str!("sql/accept.sql");
 const ACCEPT_TAKEOVER_SQL: &str = include_str!("sql/accept_takeover.sql");
 const LEASE_SQL: &str = include_str!("sql/lease.sql");
@@ -30,6 +29,14 @@ const HELD_UP_SQL: &str = include_str!("sql/held_up.sql");
 const WAITING_SQL: &str = include_str!("sql/waiting.sql");
 const NOTIFY_SQL: &str = include_str!("sql/notify.sql");
 const CHANNEL_SQL: &str = include_str!("sql/channel.sql");
+
+/// Deletes events: those that have expired, or those that an operator names.
+pub(super) const DELETE_SQL: &str = include_str!("sql/delete.sql");
+
+/// Where a statement is to say which events it is about.
+pub(super) const WHICH: &str = "/* which */";
+
+const EXPIRED: &str = "WHERE expires_at < now() ORDER BY expires_at LIMIT $1";
 
 /// Held while the table is created: of two that create it at once, `IF NOT EXISTS` lets one fail.
 const MIGRATION_LOCK: i64 = i64::from_be_bytes(*b"webhooks");
@@ -58,7 +65,7 @@ pub(super) struct Statements {
 
 impl Statements {
     pub(super) fn about(table: TableName) -> Self {
-        let render = |sql| Arc::from(table.render(sql));
+        let render = |sql: &str| Arc::from(table.render(sql));
         Self {
             schema: render(SCHEMA_SQL),
             claim: render(CLAIM_SQL),
@@ -66,7 +73,7 @@ impl Statements {
             settle: render(SETTLE_SQL),
             look: render(LOOK_SQL),
             complete: render(COMPLETE_SQL),
-            purge: render(PURGE_SQL),
+            purge: render(&DELETE_SQL.replace(WHICH, EXPIRED)),
             accept: render(ACCEPT_SQL),
             accept_takeover: render(ACCEPT_TAKEOVER_SQL),
             lease: render(LEASE_SQL),

@@ -1,4 +1,4 @@
--- Deletes events. Of an order, the highest sequence that was completed is kept, as it is by a purge.
+-- Deletes events. Of an order, the highest sequence that was completed is kept: old news are old news for good.
 WITH deleted AS (
     DELETE FROM webhook_events
      WHERE ctid = ANY (ARRAY(SELECT ctid FROM webhook_events /* which */ FOR UPDATE SKIP LOCKED))

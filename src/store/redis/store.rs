@@ -60,9 +60,9 @@ impl RedisStore {
         Self { shared, acceptors }
     }
 
-    /// The one that accepts this event, together with others of its lane.
-    pub(super) fn acceptor(&self, key: &EventKey) -> &Group<Acceptor> {
-        &self.acceptors[self.shared.lane_number(&self.shared.key(key))]
+    /// The one that accepts the event of this claim, together with others of its lane.
+    pub(super) fn acceptor(&self, claim: &str) -> &Group<Acceptor> {
+        &self.acceptors[self.shared.lane_number(claim)]
     }
 }
 

@@ -23,8 +23,10 @@ pub(in super::super) struct Acceptor {
 /// An event to accept.
 pub(in super::super) struct Offer {
     fingerprint: Fingerprint,
-    /// What the script is told of it, the key of its claim first.
-    arguments: [Bytes; 5],
+    /// The key of its claim.
+    pub(super) claim: String,
+    /// What else the script is told of it.
+    rest: [Bytes; 4],
 }
 
 impl Acceptor {
@@ -39,11 +41,10 @@ impl Acceptor {
         let Self { shared } = self;
         let Some(first) = offers.first() else { return Ok(Vec::new()) };
         shared.check_slot()?;
-        let key = String::from_utf8_lossy(&first.arguments[0]);
         let is_replicated: &[u8] = if shared.replicas.is_some() { b"1" } else { b"" };
         let mut arguments = vec![shared.prefix.as_bytes(), is_replicated];
-        arguments.extend(offers.iter().flat_map(|offer| &offer.arguments).map(|argument| &**argument));
-        let (reply, confirmed) = shared.run(Way::Replicated, &scripts::ACCEPT.call(&key, &arguments)).await?;
+        arguments.extend(offers.iter().flat_map(Offer::arguments));
+        let (reply, confirmed) = shared.run(Way::Replicated, &scripts::ACCEPT.call(&first.claim, &arguments)).await?;
         let found: Vec<Option<Vec<u8>>> = read(reply)?;
         if found.len() != offers.len() {
             return Err(Unreadable.into());
@@ -82,14 +83,13 @@ impl Engine for Acceptor {
 
 impl Offer {
     pub(in super::super) fn new(shared: &Shared, claim: &ClaimRequest<'_>, parcel: &Parcel) -> Self {
-        let arguments = [
-            shared.key(claim.key).into(),
+        let rest = [
             record::accepted(claim).into(),
             Bytes::from_static(if parcel.order.is_some() { b"wo" } else { b"w" }),
             entry::parts(claim, parcel).into(),
             parcel.body.clone(),
         ];
-        Self { fingerprint: claim.fingerprint, arguments }
+        Self { fingerprint: claim.fingerprint, claim: shared.key(claim.key), rest }
     }
 
     /// What is answered, where this was in the way.
@@ -105,7 +105,11 @@ impl Offer {
         Ok(claim)
     }
 
+    fn arguments(&self) -> impl Iterator<Item = &[u8]> {
+        std::iter::once(self.claim.as_bytes()).chain(self.rest.iter().map(|argument| &**argument))
+    }
+
     fn weight(&self) -> usize {
-        self.arguments.iter().map(Bytes::len).sum()
+        self.arguments().map(<[u8]>::len).sum()
     }
 }

@@ -12,7 +12,8 @@ use crate::store::{Claim, ClaimRequest, Hold, StoreError};
 /// two of acknowledged events; `always` loses none. Needs Redis 7.0 or Valkey; on a Cluster, a prefix with a name in braces.
 impl Inbox for RedisStore {
     async fn accept(&self, claim: &ClaimRequest<'_>, parcel: &Parcel) -> Result<Claim, StoreError> {
-        self.acceptor(claim.key).ask(Offer::new(&self.shared, claim, parcel)).await
+        let offer = Offer::new(&self.shared, claim, parcel);
+        self.acceptor(&offer.claim).ask(offer).await
     }
 
     async fn lease(&self, request: &LeaseRequest<'_>) -> Result<Vec<Leased>, StoreError> {

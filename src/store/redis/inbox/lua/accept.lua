@@ -17,10 +17,10 @@ local function answer(found, claim, record)
 end
 
 local function accept(claim, record, how, parts, body)
-  local found = redis.pcall('GET', claim)
-  if type(found) == 'table' then
-    -- What is no string is no record. It is in nobody else's way.
-    return string.find(found.err, 'WRONGTYPE', 1, true) and '' or error(found)
+  local found = value_of(claim)
+  if found == nil then
+    -- It is in nobody else's way.
+    return ''
   end
   if found then
     return answer(found, claim, record)

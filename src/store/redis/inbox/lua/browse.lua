@@ -12,12 +12,15 @@ else
   local found = redis.call('XRANGE', EVENTS, after == '' and '-' or '(' .. id_of(after), '+', 'COUNT', count)
   for index, item in ipairs(found) do
     numbers[index] = number_of(item[1])
-    entries[index] = entry_of(item[2])
+    entries[index] = entry_of(item[2]) or false
   end
 end
 local rows = {}
 for index, number in ipairs(numbers) do
-  local entry = entries[index] or entry_at(number)
+  local entry = entries[index]
+  if entry == nil then
+    entry = entry_at(number)
+  end
   local record = entry and read(claim_key(entry.key))
   if record and record.number == number then
     rows[#rows + 1] = { entry.key, entry.type, entry.received, record.value }

@@ -16,13 +16,10 @@ local function claim_key(key)
   return ARGV[1] .. (string.find(key, '{', 1, true) and '{}' or '') .. key
 end
 
--- The record under a claim's key; without a number, if it is none of the inbox's. What is no string is no record.
+-- The record under a claim's key; without a number, if it is none of the inbox's.
 local function read(claim)
-  local value = redis.pcall('GET', claim)
-  if type(value) == 'table' and value.err and not string.find(value.err, 'WRONGTYPE', 1, true) then
-    error(value)
-  end
-  if type(value) ~= 'string' then
+  local value = value_of(claim)
+  if not value then
     return nil
   end
   local number, attempts, time, rest = string.match(value, '^@(%d+) (%d+) (%d+) (.*)$', 38)

@@ -10,6 +10,18 @@ local function now()
   return time[1] * 1000 + math.floor(time[2] / 1000)
 end
 
+-- What is under a claim's key: false, if nothing is; nil, if it is no string, and so no record.
+local function value_of(claim)
+  local value = redis.pcall('GET', claim)
+  if type(value) ~= 'table' then
+    return value
+  end
+  if not string.find(value.err, 'WRONGTYPE', 1, true) then
+    error(value)
+  end
+  return nil
+end
+
 -- The parts of an entry's id as the number of its arrival: always 19 digits, so that they sort as text.
 local function numbered(ms, number)
   return ms .. string.sub('000000', #number + 1) .. number

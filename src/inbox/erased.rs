@@ -6,21 +6,23 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::{Filter, Inbox, InboxCounts, KeptEvent, LeaseRequest, Leased, Page, Parcel};
+use super::{Filter, Inbox, InboxCounts, KeptEvent, LeaseRequest, Leased, Page, Parcel, Requeued};
 use crate::EventKey;
 use crate::store::erased::{Answer, ErasedStore};
 use crate::store::{Claim, ClaimRequest, ClaimToken, Completion, Enlistment, Hold, Store, StoreError};
 
 trait ErasedInbox: ErasedStore {
     fn accept<'a>(&'a self, claim: &'a ClaimRequest<'a>, parcel: &'a Parcel) -> Answer<'a, Claim>;
+    fn peek<'a>(&'a self, claim: &'a ClaimRequest<'a>) -> Answer<'a, Option<Claim>>;
     fn lease<'a>(&'a self, request: &'a LeaseRequest<'a>) -> Answer<'a, Vec<Leased>>;
+    fn start<'a>(&'a self, claim: &'a ClaimRequest<'a>) -> Answer<'a, Hold>;
     fn retry<'a>(&'a self, claim: &'a ClaimRequest<'a>, after: Duration, reason: &'a str) -> Answer<'a, Hold>;
     fn bury<'a>(&'a self, claim: &'a ClaimRequest<'a>, reason: &'a str) -> Answer<'a, Hold>;
     fn wake(&self) -> Pin<Box<dyn Future<Output = ()> + Send + '_>>;
     fn waiting(&self, up_to: u64) -> Answer<'_, u64>;
     fn list<'a>(&'a self, filter: &'a Filter, page: &'a Page) -> Answer<'a, Vec<KeptEvent>>;
     fn get<'a>(&'a self, key: &'a EventKey) -> Answer<'a, Option<KeptEvent>>;
-    fn requeue<'a>(&'a self, filter: &'a Filter, completed_too: bool) -> Answer<'a, u64>;
+    fn requeue<'a>(&'a self, filter: &'a Filter, completed_too: bool) -> Answer<'a, Requeued>;
     fn discard<'a>(&'a self, filter: &'a Filter, retention: Duration) -> Answer<'a, u64>;
     fn forget<'a>(&'a self, filter: &'a Filter) -> Answer<'a, u64>;
     fn counts(&self) -> Answer<'_, InboxCounts>;
@@ -31,8 +33,16 @@ impl<I: Inbox> ErasedInbox for I {
         Box::pin(Inbox::accept(self, claim, parcel))
     }
 
+    fn peek<'a>(&'a self, claim: &'a ClaimRequest<'a>) -> Answer<'a, Option<Claim>> {
+        Box::pin(Inbox::peek(self, claim))
+    }
+
     fn lease<'a>(&'a self, request: &'a LeaseRequest<'a>) -> Answer<'a, Vec<Leased>> {
         Box::pin(Inbox::lease(self, request))
+    }
+
+    fn start<'a>(&'a self, claim: &'a ClaimRequest<'a>) -> Answer<'a, Hold> {
+        Box::pin(Inbox::start(self, claim))
     }
 
     fn retry<'a>(&'a self, claim: &'a ClaimRequest<'a>, after: Duration, reason: &'a str) -> Answer<'a, Hold> {
@@ -59,7 +69,7 @@ impl<I: Inbox> ErasedInbox for I {
         Box::pin(Inbox::get(self, key))
     }
 
-    fn requeue<'a>(&'a self, filter: &'a Filter, completed_too: bool) -> Answer<'a, u64> {
+    fn requeue<'a>(&'a self, filter: &'a Filter, completed_too: bool) -> Answer<'a, Requeued> {
         Box::pin(Inbox::requeue(self, filter, completed_too))
     }
 
@@ -121,8 +131,16 @@ impl Inbox for AnyInbox {
         self.0.accept(claim, parcel).await
     }
 
+    async fn peek(&self, claim: &ClaimRequest<'_>) -> Result<Option<Claim>, StoreError> {
+        self.0.peek(claim).await
+    }
+
     async fn lease(&self, request: &LeaseRequest<'_>) -> Result<Vec<Leased>, StoreError> {
         self.0.lease(request).await
+    }
+
+    async fn start(&self, claim: &ClaimRequest<'_>) -> Result<Hold, StoreError> {
+        self.0.start(claim).await
     }
 
     async fn retry(&self, claim: &ClaimRequest<'_>, after: Duration, reason: &str) -> Result<Hold, StoreError> {
@@ -149,7 +167,7 @@ impl Inbox for AnyInbox {
         self.0.get(key).await
     }
 
-    async fn requeue(&self, filter: &Filter, completed_too: bool) -> Result<u64, StoreError> {
+    async fn requeue(&self, filter: &Filter, completed_too: bool) -> Result<Requeued, StoreError> {
         self.0.requeue(filter, completed_too).await
     }
 

@@ -64,7 +64,7 @@
 //! # async fn main() -> Result<(), Box<dyn std::error::Error>> {
 //! let inbox = MemoryStore::new();
 //! let again = inbox.requeue(&Filter::all().state(EventState::Dead).event_type("invoice.paid"), false).await?;
-//! println!("{again} dead letters run again; {} are waiting", inbox.counts().await?.waiting);
+//! println!("{} dead letters run again; {} are waiting", again.events, inbox.counts().await?.waiting);
 //! # Ok(())
 //! # }
 //! ```
@@ -76,7 +76,7 @@ mod parcel;
 mod verbs;
 mod view;
 
-pub(crate) use self::verbs::requeued;
+pub(crate) use self::verbs::{KindRooms, requeued};
 #[cfg(any(feature = "postgres", feature = "redis", feature = "sqlite"))]
 pub(crate) use self::view::log;
 pub(crate) use self::view::{from_unix_millis, unix_millis};
@@ -84,6 +84,6 @@ pub use self::{
     erased::AnyInbox,
     order::OrderSource,
     parcel::{Order, Parcel},
-    verbs::{Inbox, LeaseRequest, Leased},
-    view::{EventState, FailedAttempt, Filter, InboxCounts, KeptEvent, LAPSED, Page},
+    verbs::{Inbox, KindLimits, LeaseRequest, Leased},
+    view::{EventState, FailedAttempt, Filter, InboxCounts, KeptEvent, LAPSED, Page, Requeued},
 };

@@ -1,8 +1,9 @@
+use std::collections::BTreeMap;
 use std::future::Future;
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::{EventState, Filter, InboxCounts, KeptEvent, Page, Parcel};
+use super::{EventState, Filter, InboxCounts, KeptEvent, Page, Parcel, Requeued};
 use crate::EventKey;
 use crate::store::{Claim, ClaimRequest, ClaimToken, Fingerprint, Hold, Store, StoreError};
 
@@ -14,7 +15,7 @@ use crate::store::{Claim, ClaimRequest, ClaimToken, Fingerprint, Hold, Store, St
 /// A leased event is a running claim under the lease's token. The store's own verbs hold for it: [`renew`](Store::renew)
 /// extends the lease, [`complete`](Store::complete) and the [enlistment](Store::enlistment) end it, a completion that
 /// [failed](crate::store::Completion::failed) makes it dead; and [`release`](Store::release) puts it back as if it had never been
-/// leased, to be run at once.
+/// leased: due since when it was due before, ahead of whatever came later.
 ///
 /// Fencing and repetition are as in [`Store`]: every verb on a claim answers [`Hold::Lost`] to a token that does not hold it,
 /// and can be repeated after an `Err`.
@@ -29,13 +30,25 @@ pub trait Inbox: Store {
         parcel: &Parcel,
     ) -> impl Future<Output = Result<Claim, StoreError>> + Send;
 
+    /// What [`accept`](Self::accept) would answer to an event that the store knows, without keeping anything; `None`, if the event
+    /// would be accepted. Answered as fast as `accept` is, whatever handlers do with their own connections.
+    fn peek(&self, claim: &ClaimRequest<'_>) -> impl Future<Output = Result<Option<Claim>, StoreError>> + Send;
+
     /// Takes up to `limit` waiting events, those that have been due the longest first, each under a new token: exactly one of any
     /// number of callers gets an event. What only just arrived has been due since then. Events whose lease has lapsed are
     /// taken, too.
     ///
+    /// A caller that gives up waiting, and drops the future, strands nothing: events that are leased for it nevertheless are
+    /// released.
+    ///
     /// Of the events that share an [order](super::Order), only the one that arrived first among those that are neither completed
     /// nor dead is taken, and none while another one runs.
     fn lease(&self, request: &LeaseRequest<'_>) -> impl Future<Output = Result<Vec<Leased>, StoreError>> + Send;
+
+    /// Renews the lease, and notes down that the event's handler is about to be called: later leases say so
+    /// ([`Leased::started`]), until an operator requeues the event. A worker asks for this before the last attempt that it
+    /// permits, and gives up an event whose lease lapsed then only if its handler was started.
+    fn start(&self, claim: &ClaimRequest<'_>) -> impl Future<Output = Result<Hold, StoreError>> + Send;
 
     /// Puts a leased event back, not to be run before `after` has passed, and notes down why its attempt failed.
     fn retry(
@@ -64,9 +77,13 @@ pub trait Inbox: Store {
 
     /// Has dead letters that match run again: they arrive anew, behind everything that is waiting, with their attempts
     /// counted from one. With `completed_too` completed events run again as well, as long as they are kept, though a
-    /// [sequence](super::Order::sequence) still skips what is old news; waiting and running ones never do. Says how many there were:
-    /// asked twice, none.
-    fn requeue(&self, filter: &Filter, completed_too: bool) -> impl Future<Output = Result<u64, StoreError>> + Send;
+    /// [sequence](super::Order::sequence) still skips what is old news; waiting and running ones never do. Completed events whose bodies
+    /// are [gone](KeptEvent::parcel) stay as they are. Says how many there were of each: asked twice, none was requeued.
+    fn requeue(
+        &self,
+        filter: &Filter,
+        completed_too: bool,
+    ) -> impl Future<Output = Result<Requeued, StoreError>> + Send;
 
     /// Has events that match never run: waiting and dead ones become completed, and are remembered for `retention`. Says how many.
     fn discard(&self, filter: &Filter, retention: Duration) -> impl Future<Output = Result<u64, StoreError>> + Send;
@@ -89,17 +106,93 @@ pub struct LeaseRequest<'a> {
     pub lease: Duration,
     /// Of these endpoints only, unless there is none.
     pub endpoints: &'a [Box<str>],
-    /// Of none of these endpoints.
-    pub except_endpoints: &'a [Box<str>],
-    /// Of none of these types.
-    pub except_types: &'a [Box<str>],
+    /// How many of each endpoint; any number, if `None`.
+    pub per_endpoint: Option<&'a KindLimits>,
+    /// How many of each type; any number, if `None`. Events without a type are not limited.
+    pub per_type: Option<&'a KindLimits>,
 }
 
 impl LeaseRequest<'_> {
     /// Whatever is due.
     #[must_use]
     pub const fn new(limit: usize, lease: Duration) -> Self {
-        Self { limit, lease, endpoints: &[], except_endpoints: &[], except_types: &[] }
+        Self { limit, lease, endpoints: &[], per_endpoint: None, per_type: None }
+    }
+}
+
+/// How many events of each kind a lease may take.
+///
+/// ```
+/// use tower_webhook::inbox::KindLimits;
+///
+/// // Three of each may run. Of invoices two are running already, and of payments three.
+/// let limits = KindLimits::new(3).with("invoice.paid", 1).with("payment.made", 0);
+/// assert_eq!(limits.of("invoice.paid"), 1);
+/// assert_eq!(limits.of("customer.created"), 3);
+/// ```
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct KindLimits {
+    /// Of each kind that is not in `left`.
+    pub each: usize,
+    /// Of these kinds; zero leaves one out.
+    pub left: BTreeMap<Box<str>, usize>,
+}
+
+impl KindLimits {
+    /// So many of each.
+    #[must_use]
+    pub const fn new(each: usize) -> Self {
+        Self { each, left: BTreeMap::new() }
+    }
+
+    /// So many of this one.
+    #[must_use]
+    pub fn with(mut self, kind: impl Into<Box<str>>, left: usize) -> Self {
+        self.left.insert(kind.into(), left);
+        self
+    }
+
+    /// How many of `kind`.
+    #[must_use]
+    pub fn of(&self, kind: &str) -> usize {
+        self.left.get(kind).copied().unwrap_or(self.each)
+    }
+}
+
+/// How much room a lease has left, while it chooses events one by one.
+pub(crate) struct KindRooms<'a> {
+    endpoints: &'a [Box<str>],
+    per_endpoint: Option<KindLimits>,
+    per_type: Option<KindLimits>,
+}
+
+impl<'a> KindRooms<'a> {
+    pub(crate) fn new(request: &LeaseRequest<'a>) -> Self {
+        let (per_endpoint, per_type) = (request.per_endpoint.cloned(), request.per_type.cloned());
+        Self { endpoints: request.endpoints, per_endpoint, per_type }
+    }
+
+    /// Whether an event of these kinds may be leased; if so, there is less room for the next.
+    pub(crate) fn enter(&mut self, endpoint: &str, event_type: Option<&str>) -> bool {
+        let has_room = |limits: &Option<KindLimits>, kind| limits.as_ref().is_none_or(|limits| limits.of(kind) > 0);
+        if !(self.endpoints.is_empty() || self.endpoints.iter().any(|own| **own == *endpoint))
+            || !has_room(&self.per_endpoint, endpoint)
+            || !event_type.is_none_or(|event_type| has_room(&self.per_type, event_type))
+        {
+            return false;
+        }
+        let enter = |limits: &mut Option<KindLimits>, kind: &str| {
+            if let Some(limits) = limits {
+                let left = limits.of(kind) - 1;
+                limits.left.insert(kind.into(), left);
+            }
+        };
+        enter(&mut self.per_endpoint, endpoint);
+        if let Some(event_type) = event_type {
+            enter(&mut self.per_type, event_type);
+        }
+        true
     }
 }
 
@@ -119,6 +212,9 @@ pub struct Leased {
     pub fingerprint: Fingerprint,
     /// What was accepted.
     pub parcel: Parcel,
+    /// Whether a handler was [started](Inbox::start) in an earlier attempt. Attempts that were not the last one permitted are not
+    /// noted down.
+    pub started: bool,
     /// Whether an event of the same order with the same or a higher sequence was completed before: this one is old news.
     pub superseded: bool,
 }
@@ -128,7 +224,7 @@ impl Leased {
     #[must_use]
     pub fn new(key: EventKey, token: ClaimToken, parcel: Parcel) -> Self {
         let (event_type, fingerprint) = (None, Fingerprint::default());
-        Self { key, token, attempt: 1, event_type, fingerprint, parcel, superseded: false }
+        Self { key, token, attempt: 1, event_type, fingerprint, parcel, started: false, superseded: false }
     }
 
     /// What the store is asked to renew, complete, retry or bury.
@@ -154,8 +250,16 @@ impl<I: Inbox> Inbox for Arc<I> {
         (**self).accept(claim, parcel)
     }
 
+    fn peek(&self, claim: &ClaimRequest<'_>) -> impl Future<Output = Result<Option<Claim>, StoreError>> + Send {
+        (**self).peek(claim)
+    }
+
     fn lease(&self, request: &LeaseRequest<'_>) -> impl Future<Output = Result<Vec<Leased>, StoreError>> + Send {
         (**self).lease(request)
+    }
+
+    fn start(&self, claim: &ClaimRequest<'_>) -> impl Future<Output = Result<Hold, StoreError>> + Send {
+        (**self).start(claim)
     }
 
     fn retry(
@@ -187,7 +291,11 @@ impl<I: Inbox> Inbox for Arc<I> {
         (**self).get(key)
     }
 
-    fn requeue(&self, filter: &Filter, completed_too: bool) -> impl Future<Output = Result<u64, StoreError>> + Send {
+    fn requeue(
+        &self,
+        filter: &Filter,
+        completed_too: bool,
+    ) -> impl Future<Output = Result<Requeued, StoreError>> + Send {
         (**self).requeue(filter, completed_too)
     }
 

@@ -166,7 +166,8 @@ pub struct KeptEvent {
     pub summary: Option<Box<str>>,
     /// The attempts that failed, oldest first; of a listed event, none.
     pub failures: Vec<FailedAttempt>,
-    /// What was accepted; of a listed event, nothing.
+    /// What was accepted; of a listed event, nothing. Nor of a completed one whose body is gone, where the store is built to
+    /// keep bodies for a shorter time than records (`keep_completed_bodies` of its builder).
     pub parcel: Option<Parcel>,
 }
 
@@ -240,6 +241,24 @@ pub(crate) mod log {
             assert_eq!(read(&log)[0].ended_at, from_unix_millis(2));
             assert!(read("nonsense\n1 x y\n").is_empty());
         }
+    }
+}
+
+/// What came of [requeuing](super::Inbox::requeue) events.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Requeued {
+    /// Events that are waiting again.
+    pub events: u64,
+    /// Completed events that match, and cannot be run again because their bodies are [gone](KeptEvent::parcel).
+    pub without_body: u64,
+}
+
+impl Requeued {
+    /// This is what came of it.
+    #[must_use]
+    pub const fn new(events: u64, without_body: u64) -> Self {
+        Self { events, without_body }
     }
 }
 

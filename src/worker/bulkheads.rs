@@ -3,7 +3,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use tokio::sync::Notify;
 
-use crate::inbox::Leased;
+use crate::inbox::{KindLimits, Leased};
 
 /// How many events run, in all and of each kind, so that one slow kind does not take every place.
 pub(super) struct Bulkheads {
@@ -20,14 +20,6 @@ pub(super) struct Limits {
     pub(super) per_type: Option<usize>,
 }
 
-impl Limits {
-    /// No more than this of one kind may run: to lease more at once would be to put most of it back.
-    pub(super) fn of_one_kind(&self) -> usize {
-        let per_kind = [self.per_endpoint, self.per_type].into_iter().flatten().min();
-        per_kind.unwrap_or(usize::MAX)
-    }
-}
-
 #[derive(Default)]
 struct Running {
     in_all: usize,
@@ -35,11 +27,10 @@ struct Running {
     types: HashMap<Box<str>, usize>,
 }
 
-/// The kinds that no more events may be leased of.
-#[derive(Default)]
-pub(super) struct Saturated {
-    pub(super) endpoints: Vec<Box<str>>,
-    pub(super) types: Vec<Box<str>>,
+/// For how many more events of each kind there is room.
+pub(super) struct Rooms {
+    pub(super) per_endpoint: Option<KindLimits>,
+    pub(super) per_type: Option<KindLimits>,
 }
 
 /// The right to run one event; given back when it is dropped.
@@ -68,15 +59,20 @@ impl Bulkheads {
         self.ended.notified()
     }
 
-    pub(super) fn saturated(&self) -> Saturated {
+    /// For how many more events of each kind there is room.
+    pub(super) fn rooms(&self) -> Rooms {
         let running = self.lock();
-        let full = |counts: &HashMap<Box<str>, usize>, limit: Option<usize>| match limit {
-            None => Vec::new(),
-            Some(limit) => counts.iter().filter(|(_, count)| **count >= limit).map(|(kind, _)| kind.clone()).collect(),
+        let left = |counts: &HashMap<Box<str>, usize>, limit: Option<usize>| {
+            limit.map(|limit| {
+                let left = |(kind, count): (&Box<str>, &usize)| (kind.clone(), limit.saturating_sub(*count));
+                let mut limits = KindLimits::new(limit);
+                limits.left = counts.iter().map(left).collect();
+                limits
+            })
         };
-        Saturated {
-            endpoints: full(&running.endpoints, self.limits.per_endpoint),
-            types: full(&running.types, self.limits.per_type),
+        Rooms {
+            per_endpoint: left(&running.endpoints, self.limits.per_endpoint),
+            per_type: left(&running.types, self.limits.per_type),
         }
     }
 

@@ -98,14 +98,14 @@ where
     /// Leases what there is room for, and starts it.
     async fn lease(&self) -> Result<usize, StoreError> {
         let Shared { inbox, terms, bulkheads, endpoints, batch, .. } = &*self.shared;
-        let limit = bulkheads.room().min(*batch).min(bulkheads.limits.of_one_kind());
+        let limit = bulkheads.room().min(*batch);
         if limit == 0 {
             return Ok(0);
         }
-        let saturated = bulkheads.saturated();
+        let rooms = bulkheads.rooms();
         let mut request = LeaseRequest::new(limit, terms.lease);
         request.endpoints = endpoints;
-        (request.except_endpoints, request.except_types) = (&saturated.endpoints, &saturated.types);
+        (request.per_endpoint, request.per_type) = (rooms.per_endpoint.as_ref(), rooms.per_type.as_ref());
         let since = Instant::now();
         let leased = within(terms.claim_deadline, inbox.lease(&request)).await;
         let leased = leased.unwrap_or_else(|| Err(StoreError::new(StoreErrorKind::TimedOut)))?;
@@ -131,7 +131,7 @@ where
         tokio::spawn(DetachOnDrop::new(Box::pin(job.run(place, admission)), claimant, true));
     }
 
-    /// More of one kind were leased than may run: the next lease leaves that kind out.
+    /// An inbox that leases more of one kind than it was asked for gets the rest back.
     async fn put_back(&self, surplus: Vec<Leased>) {
         let mut releases = JoinSet::new();
         for event in surplus {

@@ -15,9 +15,9 @@ use super::hooks::DeadLetter;
 use crate::claimant::{Claimant, Stage};
 use crate::event::{Facts, Provenance, WebhookEvent};
 use crate::inbox::head::{self, KeptFacts, Unreadable};
-use crate::inbox::{LAPSED, Leased};
+use crate::inbox::{Inbox, LAPSED, Leased};
 use crate::judge::judge;
-use crate::machine::{Admission, Ended, NotReady, Record, Settled, Terms, Verdict, Work};
+use crate::machine::{Admission, Ended, NotReady, Record, Settled, Terms, Verdict, Work, within};
 use crate::store::Hold;
 use crate::store::erased::Setback;
 use crate::telemetry::{self, Attempted, Delivered};
@@ -156,7 +156,8 @@ impl<S> Job<S> {
         if self.leased.superseded {
             return Some(done(SUPERSEDED));
         }
-        if self.shared.retries.is_beyond(self.leased.attempt) {
+        // Otherwise it was leased, and nobody ever called its handler: that does not use its last attempt up.
+        if self.shared.retries.is_beyond(self.leased.attempt) && self.leased.started {
             return Some(given_up(LAPSED));
         }
         self.request.is_err().then(|| given_up(UNREADABLE))
@@ -169,11 +170,26 @@ impl<S> Job<S> {
         let Some(request) = self.take_request() else {
             return Verdict::Release(Some(Setback::new(UNREADABLE)));
         };
+        if !self.may_start().await {
+            return Verdict::Release(None);
+        }
         self.called = true;
         match self.service.call(request).await {
             Ok(response) => judge(&*self.shared.completes, &response),
             Err(_) => Verdict::Release(Some(Setback::new("the inner service failed"))),
         }
+    }
+
+    /// Whether the handler may be called. Before the last attempt that is noted down, so that an event that takes the process down with
+    /// it is given up, and no other is.
+    async fn may_start(&mut self) -> bool {
+        let Shared { inbox, terms, retries, .. } = &*self.shared;
+        if !retries.is_last(self.leased.attempt) {
+            return true;
+        }
+        let claim = self.leased.claim(terms.lease);
+        let started = within(terms.claim_deadline, inbox.start(&claim)).await;
+        matches!(started, Some(Ok(Hold::Held)))
     }
 
     /// What the service gets: the request as it was accepted, and the event.

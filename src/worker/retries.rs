@@ -9,7 +9,8 @@ use crate::random;
 /// that failed together do not come back together. `Retry-After`, if the handler gives one, is waited for at least.
 ///
 /// An attempt counts from its lease on, so that an event that takes the process down with it is given up in the end. Others that were
-/// leased with it have lost an attempt, too: have some to spare.
+/// leased with it have lost an attempt, too, but never the last one: that is only used up once the handler was called, which costs
+/// the inbox one more write.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RetryPolicy {
     max_attempts: u32,

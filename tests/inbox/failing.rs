@@ -108,7 +108,7 @@ async fn row_39_double_requeue_is_one_and_completed_events_are_not_replayed() {
     assert_eq!(desk.worker().run_until_idle().await, 2);
     let requeue = async |id: &str| {
         let filter = Filter::one(EventKey::new("/webhooks", None, id));
-        desk.inbox.requeue(&filter, false).await.expect("an answer")
+        desk.inbox.requeue(&filter, false).await.expect("an answer").events
     };
     assert_eq!([requeue("bad").await, requeue("bad").await, requeue("good").await], [1, 0, 0]);
     assert_eq!(desk.worker().run_until_idle().await, 1);

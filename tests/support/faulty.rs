@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use tokio::sync::watch;
 use tower_webhook::EventKey;
-use tower_webhook::inbox::{Filter, Inbox, InboxCounts, KeptEvent, LeaseRequest, Leased, Page, Parcel};
+use tower_webhook::inbox::{Filter, Inbox, InboxCounts, KeptEvent, LeaseRequest, Leased, Page, Parcel, Requeued};
 use tower_webhook::store::{
     Claim, ClaimRequest, ClaimToken, Completion, Enlistment, Hold, MemoryStore, Store, StoreError, StoreErrorKind,
 };
@@ -22,6 +22,8 @@ pub enum Verb {
     Lease,
     Retry,
     Bury,
+    Peek,
+    Start,
 }
 
 /// What becomes of a call.
@@ -43,7 +45,7 @@ pub enum Fault {
 #[derive(Clone)]
 pub struct Faulty {
     pub inner: MemoryStore,
-    verbs: Arc<[Control; 8]>,
+    verbs: Arc<[Control; 10]>,
     keys: Arc<Mutex<BTreeSet<String>>>,
     lent: Option<Enlistment>,
     asked_for: Arc<Mutex<Vec<usize>>>,
@@ -204,9 +206,17 @@ impl Inbox for Faulty {
         self.pass(Verb::Accept, claim.key, self.inner.accept(claim, parcel)).await
     }
 
+    async fn peek(&self, claim: &ClaimRequest<'_>) -> Result<Option<Claim>, StoreError> {
+        self.pass(Verb::Peek, claim.key, self.inner.peek(claim)).await
+    }
+
     async fn lease(&self, request: &LeaseRequest<'_>) -> Result<Vec<Leased>, StoreError> {
         self.asked_for.lock().expect("no panic under the lock").push(request.limit);
         self.pass_any(Verb::Lease, self.inner.lease(request)).await
+    }
+
+    async fn start(&self, claim: &ClaimRequest<'_>) -> Result<Hold, StoreError> {
+        self.pass(Verb::Start, claim.key, self.inner.start(claim)).await
     }
 
     async fn retry(&self, claim: &ClaimRequest<'_>, after: Duration, reason: &str) -> Result<Hold, StoreError> {
@@ -233,7 +243,7 @@ impl Inbox for Faulty {
         self.inner.get(key).await
     }
 
-    async fn requeue(&self, filter: &Filter, completed_too: bool) -> Result<u64, StoreError> {
+    async fn requeue(&self, filter: &Filter, completed_too: bool) -> Result<Requeued, StoreError> {
         self.inner.requeue(filter, completed_too).await
     }
 

@@ -4,7 +4,7 @@ use std::time::Duration;
 use super::queue::{Now, Queue, Retired};
 use super::store::{MemoryStore, Shared};
 use crate::EventKey;
-use crate::inbox::{Filter, Inbox, InboxCounts, KeptEvent, LeaseRequest, Leased, Page, Parcel, requeued};
+use crate::inbox::{Filter, Inbox, InboxCounts, KeptEvent, LeaseRequest, Leased, Page, Parcel, Requeued, requeued};
 use crate::store::{Claim, ClaimRequest, Completion, Hold, StoreError, StoreErrorKind};
 
 /// Events are kept whole, in this process's memory, and are gone with it: for tests and for what may be lost. Of completed events
@@ -34,8 +34,29 @@ impl Inbox for MemoryStore {
         Ok(Claim::Fresh { attempt: None })
     }
 
+    async fn peek(&self, claim: &ClaimRequest<'_>) -> Result<Option<Claim>, StoreError> {
+        let shared = &*self.shared;
+        let (mut queue, now) = (shared.open_queue(), shared.both());
+        if queue.is_accepted_by(claim.key, claim.token) {
+            return Ok(Some(Claim::Fresh { attempt: None }));
+        }
+        if let Some(answer) = queue.answer(claim, now) {
+            return Ok(Some(answer));
+        }
+        let answer = shared.claim(claim)?;
+        if !matches!(answer, Claim::Fresh { .. }) {
+            return Ok(Some(answer));
+        }
+        let _ = shared.release(claim.key, claim.token);
+        Ok(None)
+    }
+
     async fn lease(&self, request: &LeaseRequest<'_>) -> Result<Vec<Leased>, StoreError> {
         Ok(self.shared.queue().lease(request, self.shared.both()))
+    }
+
+    async fn start(&self, claim: &ClaimRequest<'_>) -> Result<Hold, StoreError> {
+        self.settle(|queue, now| queue.start(claim, now))
     }
 
     async fn retry(&self, claim: &ClaimRequest<'_>, after: Duration, reason: &str) -> Result<Hold, StoreError> {
@@ -62,7 +83,7 @@ impl Inbox for MemoryStore {
         Ok(self.shared.queue().get(key))
     }
 
-    async fn requeue(&self, filter: &Filter, completed_too: bool) -> Result<u64, StoreError> {
+    async fn requeue(&self, filter: &Filter, completed_too: bool) -> Result<Requeued, StoreError> {
         let requeued = self.shared.queue().requeue(filter, requeued(completed_too), self.shared.both());
         self.shared.arrived.notify_waiters();
         Ok(requeued)

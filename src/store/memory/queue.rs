@@ -6,7 +6,8 @@ use std::time::{Duration, SystemTime};
 use super::line::Lines;
 use crate::EventKey;
 use crate::inbox::{
-    EventState, FailedAttempt, Filter, InboxCounts, KeptEvent, LAPSED, LeaseRequest, Leased, Page, Parcel,
+    EventState, FailedAttempt, Filter, InboxCounts, KeptEvent, KindRooms, LAPSED, LeaseRequest, Leased, Page, Parcel,
+    Requeued,
 };
 use crate::store::{Claim, ClaimRequest, ClaimToken, Completion, Fingerprint, Hold};
 
@@ -30,8 +31,12 @@ struct Entry {
     token: ClaimToken,
     fingerprint: Fingerprint,
     started_at: SystemTime,
+    /// Whether a handler was started in the last attempt that its worker permits.
+    started: bool,
     /// Whether it was run, and not only discarded.
     applied: bool,
+    /// While it runs: since when it was due before, by both clocks.
+    due: (Duration, Option<SystemTime>),
     /// While it waits: when it is due. While it runs: when its lease ends. Completed: when it is forgotten.
     until: Duration,
 }
@@ -93,7 +98,9 @@ impl Queue {
             token: claim.token,
             fingerprint: claim.fingerprint,
             started_at: now.wall,
+            started: false,
             applied: false,
+            due: (now.elapsed, Some(now.wall)),
             until: now.elapsed,
         };
         self.entries.insert(claim.key.clone(), entry);
@@ -101,18 +108,22 @@ impl Queue {
     }
 
     pub(super) fn lease(&mut self, request: &LeaseRequest<'_>, now: Now) -> Vec<Leased> {
-        let due: Vec<(Duration, u64)> = self
-            .leasable
-            .range(..=(now.elapsed, u64::MAX))
-            .copied()
-            .filter(|(_, arrival)| self.suits(*arrival, request))
-            .take(request.limit)
-            .collect();
+        let mut rooms = KindRooms::new(request);
+        let due = self.leasable.range(..=(now.elapsed, u64::MAX)).copied();
+        let due: Vec<_> = due.filter(|(_, arrival)| self.suits(*arrival, &mut rooms)).take(request.limit).collect();
         due.into_iter().filter_map(|place| self.lease_one(place, request.lease, now)).collect()
     }
 
     pub(super) fn renew(&mut self, claim: &ClaimRequest<'_>, now: Now) -> Option<Hold> {
         self.settle(claim.key, claim.token, |entry| {
+            entry.until = now.elapsed.saturating_add(claim.lease);
+        })
+    }
+
+    /// Renews, and notes down that the handler is about to be called.
+    pub(super) fn start(&mut self, claim: &ClaimRequest<'_>, now: Now) -> Option<Hold> {
+        self.settle(claim.key, claim.token, |entry| {
+            entry.started = true;
             entry.until = now.elapsed.saturating_add(claim.lease);
         })
     }
@@ -131,11 +142,11 @@ impl Queue {
         })
     }
 
-    pub(super) fn release(&mut self, key: &EventKey, token: ClaimToken, now: Now) -> Option<Hold> {
+    pub(super) fn release(&mut self, key: &EventKey, token: ClaimToken) -> Option<Hold> {
         self.settle(key, token, |entry| {
             entry.event.state = EventState::Waiting;
             entry.event.attempts -= 1;
-            (entry.event.due_at, entry.until) = (Some(now.wall), now.elapsed);
+            (entry.until, entry.event.due_at) = entry.due;
         })
     }
 
@@ -175,14 +186,14 @@ impl Queue {
         self.entries.get(key).map(|entry| entry.event.clone())
     }
 
-    pub(super) fn requeue(&mut self, filter: &Filter, states: &[EventState], now: Now) -> u64 {
+    pub(super) fn requeue(&mut self, filter: &Filter, states: &[EventState], now: Now) -> Requeued {
         let keys = self.matching(filter, states);
         for key in &keys {
             let arrival = self.next_arrival();
             let Some(entry) = self.entries.get_mut(key) else { continue };
             let before = std::mem::replace(&mut entry.event.arrival, arrival);
             entry.event.state = EventState::Waiting;
-            (entry.event.attempts, entry.applied) = (0, false);
+            (entry.event.attempts, entry.started, entry.applied) = (0, false, false);
             (entry.event.summary, entry.event.processed_at) = (None, None);
             // Nobody's: whoever gave it up must not be taken for the one that puts it back.
             entry.token = ClaimToken::random();
@@ -190,7 +201,7 @@ impl Queue {
             self.arrivals.remove(&before);
             self.arrive(key, arrival);
         }
-        keys.len() as u64
+        Requeued::new(keys.len() as u64, 0)
     }
 
     pub(super) fn discard(&mut self, filter: &Filter, retention: Duration, now: Now) -> u64 {
@@ -272,13 +283,9 @@ impl Queue {
         }
     }
 
-    fn suits(&self, arrival: u64, request: &LeaseRequest<'_>) -> bool {
-        let Some(entry) = self.arrivals.get(&arrival).and_then(|key| self.entries.get(key)) else { return false };
-        let (endpoint, event_type) = (entry.event.key.endpoint(), entry.event.event_type.as_deref());
-        let names = |names: &[Box<str>], name: &str| names.iter().any(|own| **own == *name);
-        (request.endpoints.is_empty() || names(request.endpoints, endpoint))
-            && !names(request.except_endpoints, endpoint)
-            && !event_type.is_some_and(|event_type| names(request.except_types, event_type))
+    fn suits(&self, arrival: u64, rooms: &mut KindRooms<'_>) -> bool {
+        let entry = self.arrivals.get(&arrival).and_then(|key| self.entries.get(key));
+        entry.is_some_and(|entry| rooms.enter(entry.event.key.endpoint(), entry.event.event_type.as_deref()))
     }
 
     fn lease_one(&mut self, (_, arrival): (Duration, u64), lease: Duration, now: Now) -> Option<Leased> {
@@ -286,6 +293,8 @@ impl Queue {
         self.change(&key, |entry| {
             if entry.event.state == EventState::Running {
                 entry.failed(LAPSED, now);
+            } else {
+                entry.due = (entry.until, entry.event.due_at);
             }
             entry.event.state = EventState::Running;
             entry.event.attempts = entry.event.attempts.saturating_add(1);
@@ -298,6 +307,7 @@ impl Queue {
         leased.attempt = entry.event.attempts;
         leased.event_type = entry.event.event_type.clone();
         leased.fingerprint = entry.fingerprint;
+        leased.started = entry.started;
         leased.superseded = entry.order().is_some_and(|order| self.lines.has_applied(order));
         Some(leased)
     }

@@ -171,7 +171,7 @@ impl Store for MemoryStore {
     }
 
     async fn release(&self, key: &EventKey, token: ClaimToken) -> Result<Hold, StoreError> {
-        if let Some(hold) = self.shared.settle_queued(|queue, now| queue.release(key, token, now)) {
+        if let Some(hold) = self.shared.settle_queued(|queue, _| queue.release(key, token)) {
             return Ok(hold);
         }
         Ok(self.shared.release(key, token))

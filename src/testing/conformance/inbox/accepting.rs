@@ -20,6 +20,37 @@ pub async fn run(harness: &impl Harness<Store: Inbox>) {
     released_or_lapsed_inline_claim_is_accepted(harness).await;
     other_body_is_noticed(harness).await;
     what_was_accepted_comes_back_as_it_was(harness).await;
+    peeking_tells_what_is_known_and_keeps_nothing(harness).await;
+}
+
+/// As accepting would be answered, in every state.
+pub async fn peeking_tells_what_is_known_and_keeps_nothing(harness: &impl Harness<Store: Inbox>) {
+    let desk = Desk::new("peeking_tells_what_is_known_and_keeps_nothing", harness).await;
+    let event = Draft::new("evt_1");
+    desk.peeks(&event, None).await;
+    desk.peeks(&event, None).await;
+    desk.leases_nothing().await;
+    desk.keeps(event.clone()).await;
+    desk.peeks(&event, Some(ACCEPTED)).await;
+    let mut changed = event.clone();
+    changed.parcel.body = "other bytes".into();
+    desk.peeks(&changed, Some(Claim::Accepted { same_body: false })).await;
+    let leased = desk.leases(&event).await;
+    desk.peeks(&event, Some(ACCEPTED)).await;
+    desk.completes_for(harness.retention(), &leased, Hold::Held).await;
+    desk.peeks(&event, Some(COMPLETED)).await;
+    harness.pass(harness.retention() * 2).await;
+    desk.peeks(&event, None).await;
+
+    let inline = Draft::new("inline");
+    let token = desk.claims_for(harness.lease(), &inline, FRESH).await;
+    desk.peeks(&inline, Some(IN_FLIGHT)).await;
+    let released = desk.inbox.release(&inline.key, token).await;
+    desk.verify("release", desk.answered("release", released), Hold::Held);
+    desk.peeks(&inline, None).await;
+    desk.claims_for(harness.lease(), &inline, FRESH).await;
+    harness.pass(harness.lease() * 2).await;
+    desk.peeks(&inline, None).await;
 }
 
 /// Once accepted, an event is queued to claims and to further deliveries.

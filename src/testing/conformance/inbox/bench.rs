@@ -88,6 +88,12 @@ impl<I: Inbox> Desk<I> {
         self.verify("accept", without_attempt(self.answered("accept", came)), expected);
     }
 
+    /// What accepting it would be answered, if the inbox knows it.
+    pub(super) async fn peeks(&self, draft: &Draft, expected: Option<Claim>) {
+        let came = self.inbox.peek(&draft.request(ClaimToken::random(), LONG)).await;
+        self.verify("peek", self.answered("peek", came).map(without_attempt), expected);
+    }
+
     /// Accepts what nobody has seen.
     pub(super) async fn keeps(&self, draft: Draft) -> Draft {
         self.accepts(&draft, super::super::bench::FRESH).await;
@@ -136,6 +142,11 @@ impl<I: Inbox> Desk<I> {
         self.verify("renew", self.answered("renew", came), expected);
     }
 
+    pub(super) async fn starts(&self, leased: &Leased, lease: Duration, expected: Hold) {
+        let came = self.inbox.start(&leased.claim(lease)).await;
+        self.verify("start", self.answered("start", came), expected);
+    }
+
     pub(super) async fn completes(&self, leased: &Leased, expected: Hold) {
         self.completes_for(LONG, leased, expected).await;
     }
@@ -180,7 +191,7 @@ impl<I: Inbox> Desk<I> {
 
     pub(super) async fn requeues(&self, filter: &Filter, completed_too: bool, expected: u64) {
         let came = self.answered("requeue", self.inbox.requeue(filter, completed_too).await);
-        self.verify("requeue", came, expected);
+        self.verify("requeue", (came.events, came.without_body), (expected, 0));
     }
 
     pub(super) fn answered<T>(&self, verb: &str, answer: Result<T, StoreError>) -> T {

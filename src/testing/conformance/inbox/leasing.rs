@@ -5,7 +5,7 @@ use std::time::Duration;
 use super::super::Harness;
 use super::super::bench::LONG;
 use super::bench::{Desk, Draft, ids};
-use crate::inbox::{Inbox, LAPSED, LeaseRequest};
+use crate::inbox::{Filter, Inbox, KindLimits, LAPSED, LeaseRequest};
 use crate::store::Hold;
 
 /// Runs the checks of this module.
@@ -17,6 +17,8 @@ pub async fn run(harness: &impl Harness<Store: Inbox>) {
     renewed_event_is_kept(harness).await;
     lapsed_lease_that_nobody_took_can_be_completed(harness).await;
     kinds_are_left_out(harness).await;
+    no_more_of_a_kind_is_leased_than_it_has_room_for(harness).await;
+    start_is_remembered_and_renews(harness).await;
     waiting_events_are_counted_up_to_a_limit(harness).await;
     arrival_wakes(harness).await;
 }
@@ -108,17 +110,72 @@ pub async fn kinds_are_left_out(harness: &impl Harness<Store: Inbox>) {
     ] {
         desk.keeps(draft).await;
     }
-    let [a, b, slow] = ["/a", "/b", "slow"].map(|name| [Box::<str>::from(name)]);
+    let b = [Box::<str>::from("/b")];
+    let [a, slow] = ["/a", "slow"].map(|name| KindLimits::new(10).with(name, 0));
     let mut request = LeaseRequest::new(10, harness.lease());
-    (request.endpoints, request.except_types) = (&b, &slow);
+    (request.endpoints, request.per_type) = (&b, Some(&slow));
     desk.verify("only /b, not slow", ids(&desk.lease_by(&request).await), vec!["untyped".to_owned()]);
     let mut request = LeaseRequest::new(10, harness.lease());
-    (request.except_endpoints, request.except_types) = (&a, &slow);
+    (request.per_endpoint, request.per_type) = (Some(&a), Some(&slow));
     desk.verify("not /a, not slow", ids(&desk.lease_by(&request).await), vec!["c".to_owned()]);
     let mut request = LeaseRequest::new(10, harness.lease());
-    request.except_endpoints = &a;
+    request.per_endpoint = Some(&a);
     desk.verify("not /a", ids(&desk.lease_by(&request).await), vec!["slow at b".to_owned()]);
     desk.verify("all", ids(&desk.lease(10, LONG).await), vec!["slow".to_owned(), "quick".to_owned()]);
+}
+
+/// What is beyond that stays where it is, and others are leased in its place.
+pub async fn no_more_of_a_kind_is_leased_than_it_has_room_for(harness: &impl Harness<Store: Inbox>) {
+    let desk = Desk::new("no_more_of_a_kind_is_leased_than_it_has_room_for", harness).await;
+    for (id, endpoint, event_type) in [
+        ("a1", "/a", "x"),
+        ("a2", "/a", "x"),
+        ("a3", "/a", "y"),
+        ("b1", "/b", "x"),
+        ("a4", "/a", "y"),
+        ("b2", "/b", "z"),
+        ("c1", "/c", "z"),
+    ] {
+        desk.keeps(Draft::new(id).at(endpoint).of_type(event_type)).await;
+    }
+    let mut untyped = Draft::new("untyped").at("/c");
+    untyped.event_type = None;
+    desk.keeps(untyped).await;
+    let (per_endpoint, per_type) = (KindLimits::new(2).with("/b", 1), KindLimits::new(1).with("z", 2));
+    let mut request = LeaseRequest::new(10, LONG);
+    (request.per_endpoint, request.per_type) = (Some(&per_endpoint), Some(&per_type));
+    let lease = || async { ids(&desk.lease_by(&request).await) };
+    let to_strings = |ids: &[&str]| ids.iter().map(ToString::to_string).collect::<Vec<_>>();
+    desk.verify("the first of each", lease().await, to_strings(&["a1", "a3", "b2", "c1", "untyped"]));
+    desk.verify("the second of each", lease().await, to_strings(&["a2", "a4"]));
+    let mut request = LeaseRequest::new(10, LONG);
+    request.per_endpoint = Some(&per_endpoint);
+    desk.verify("the rest", ids(&desk.lease_by(&request).await), to_strings(&["b1"]));
+}
+
+/// From then on, whatever becomes of the lease; requeued, the event begins anew.
+pub async fn start_is_remembered_and_renews(harness: &impl Harness<Store: Inbox>) {
+    let desk = Desk::new("start_is_remembered_and_renews", harness).await;
+    let event = desk.keeps(Draft::new("evt_1")).await;
+    let leased = desk.leases_for(harness.lease(), &event).await;
+    desk.verify("started", leased.started, false);
+    harness.pass(harness.lease() * 2).await;
+    let leased = desk.leases_for(harness.lease(), &event).await;
+    desk.verify("started, once lapsed", leased.started, false);
+    desk.starts(&leased, LONG, Hold::Held).await;
+    harness.pass(harness.lease() * 2).await;
+    desk.leases_nothing().await;
+    desk.starts(&leased, harness.lease(), Hold::Held).await;
+    harness.pass(harness.lease() * 2).await;
+    let again = desk.leases(&event).await;
+    desk.verify("started, lapsed again", (again.started, again.attempt), (true, 3));
+    desk.starts(&leased, LONG, Hold::Lost).await;
+    desk.retries(&again, Duration::ZERO, "not yet", Hold::Held).await;
+    let again = desk.leases(&event).await;
+    desk.verify("started, retried", again.started, true);
+    desk.buries(&again, "hopeless", Hold::Held).await;
+    desk.requeues(&Filter::one(event.key.clone()), false, 1).await;
+    desk.verify("started, requeued", desk.leases(&event).await.started, false);
 }
 
 /// Events that run are not waiting.

@@ -98,7 +98,7 @@ pub async fn concurrent_requeues_are_one(harness: &impl Harness<Store: Inbox>) {
         let (inbox, filter) = (desk.inbox.clone(), Filter::all().state(EventState::Dead));
         async move { inbox.requeue(&filter, false).await }
     });
-    let requeued: u64 = requeued.await.into_iter().map(|answer| desk.answered("requeue", answer)).sum();
+    let requeued: u64 = requeued.await.into_iter().map(|answer| desk.answered("requeue", answer).events).sum();
     desk.verify("requeued", requeued, 1);
     desk.leases(&event).await;
     desk.leases_nothing().await;

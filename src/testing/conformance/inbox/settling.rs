@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use super::super::Harness;
 use super::super::bench::{COMPLETED, LONG};
-use super::bench::{Desk, Draft};
+use super::bench::{Desk, Draft, ids};
 use crate::inbox::{EventState, Inbox};
 use crate::store::{Completion, Hold, Store};
 
@@ -12,6 +12,7 @@ use crate::store::{Completion, Hold, Store};
 pub async fn run(harness: &impl Harness<Store: Inbox>) {
     completed_event_is_done(harness).await;
     released_event_is_leased_at_once_as_if_never_before(harness).await;
+    released_event_takes_its_old_place(harness).await;
     retried_event_waits_for_its_time(harness).await;
     buried_event_is_dead_and_kept_whole(harness).await;
     completion_as_failed_is_a_burial(harness).await;
@@ -43,6 +44,39 @@ pub async fn released_event_is_leased_at_once_as_if_never_before(harness: &impl 
     let again = desk.leases(&event).await;
     desk.verify("attempt", again.attempt, 1);
     desk.verify("failures", desk.kept(&event).await.failures.len(), 0);
+}
+
+/// Ahead of whatever came later, however often it is released.
+pub async fn released_event_takes_its_old_place(harness: &impl Harness<Store: Inbox>) {
+    let desk = Desk::new("released_event_takes_its_old_place", harness).await;
+    for id in ["a", "b", "c"] {
+        desk.keeps(Draft::new(id)).await;
+        harness.pass(Duration::from_millis(2)).await;
+    }
+    for _ in 0..2 {
+        let first = desk.lease(1, LONG).await.remove(0);
+        desk.verify("first", first.key.id(), "a");
+        harness.pass(Duration::from_millis(2)).await;
+        desk.releases(&first, Hold::Held).await;
+    }
+    let all = desk.lease(10, LONG).await;
+    desk.verify("all", ids(&all), vec!["a".to_owned(), "b".to_owned(), "c".to_owned()]);
+    // Out of order, and some of them.
+    desk.releases(&all[2], Hold::Held).await;
+    desk.releases(&all[1], Hold::Held).await;
+    desk.keeps(Draft::new("d")).await;
+    let all = desk.lease(10, LONG).await;
+    desk.verify("the rest", ids(&all), vec!["b".to_owned(), "c".to_owned(), "d".to_owned()]);
+    // A retry has a time of its own.
+    harness.pass(Duration::from_millis(2)).await;
+    desk.retries(&all[0], Duration::ZERO, "not yet", Hold::Held).await;
+    harness.pass(Duration::from_millis(2)).await;
+    desk.releases(&all[2], Hold::Held).await;
+    let rest = desk.lease(10, LONG).await;
+    desk.verify("a retry is behind", ids(&rest), vec!["d".to_owned(), "b".to_owned()]);
+    desk.releases(&rest[1], Hold::Held).await;
+    let again = desk.lease(1, LONG).await.remove(0);
+    desk.verify("attempt of the retry", (again.key.id(), again.attempt), ("b", 2));
 }
 
 /// Not before, and with its reason noted down.

@@ -7,7 +7,7 @@ use crate::{EventKey, telemetry};
 
 /// What the store answers within the deadline. `None`, and a word to the operator, when it could not be asked: whether the
 /// verb took effect is then unknown.
-pub(super) async fn ask<T>(
+pub(crate) async fn ask<T>(
     verb: &str,
     key: &EventKey,
     deadline: Duration,

@@ -116,17 +116,34 @@ impl Machine {
         claimant: &Arc<Claimant>,
         work: &mut impl Work,
     ) -> Ended {
+        let admission = match self.gate.enter(terms.max_running) {
+            Ok(admission) => admission,
+            Err(refused) => return Ended::refused(refused),
+        };
         // Out of the `match` first: awaited inside of it, the future would hold it twice.
-        let mut claimed = match self.claim(terms, claimant, work).await {
+        let mut claimed = match self.claim(terms, claimant, admission, work).await {
             Ok(claimed) => claimed,
             Err(ended) => return ended,
         };
         claimed.finish(work).await
     }
 
-    /// One delivery that is to be run later: admitted, and its event accepted with the claim.
-    pub(crate) async fn accept(self: &Arc<Self>, terms: &Terms, claimant: &Arc<Claimant>) -> Ended {
-        match self.claim(terms, claimant, &mut Nothing).await {
+    /// One delivery that is to be run later: admitted, let in by `room`, and its event accepted with the claim.
+    pub(crate) async fn accept(
+        self: &Arc<Self>,
+        terms: &Terms,
+        claimant: &Arc<Claimant>,
+        room: impl Future<Output = Result<(), RejectionKind>>,
+    ) -> Ended {
+        // Admitted first: whoever asks the store for room is counted, and the drain waits for them.
+        let admission = match self.gate.enter(terms.max_running) {
+            Ok(admission) => admission,
+            Err(refused) => return Ended::refused(refused),
+        };
+        if let Err(refused) = room.await {
+            return Ended::refused(refused);
+        }
+        match self.claim(terms, claimant, admission, &mut Nothing).await {
             Ok(_) => {
                 claimant.enter(Stage::Outside);
                 Ended::Accepted
@@ -158,14 +175,14 @@ impl Machine {
         self.gate.hold()
     }
 
-    /// A place to run in, readiness, the replay guard, and the claim, in this order: a claim must not age while its work queues.
+    /// Readiness, the replay guard, and the claim, in this order: a claim must not age while its work queues.
     async fn claim<'a>(
         self: &'a Arc<Self>,
         terms: &'a Terms,
         claimant: &'a Arc<Claimant>,
+        admission: Admission,
         work: &mut impl Work,
     ) -> Result<Run<'a>, Ended> {
-        let admission = self.gate.enter(terms.max_running).map_err(Ended::refused)?;
         self.ready(terms, work).await?;
         if let Some(guard) = &claimant.guard {
             // Boxed, as below.

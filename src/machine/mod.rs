@@ -26,6 +26,7 @@ use crate::claimant::Claimant;
 
 pub(crate) use self::{
     admission::Admission,
+    asking::ask,
     deadline::{Deadline, either, within},
     detach::DetachOnDrop,
     drive::{Ended, Machine, NotReady, Record, Verdict, Work},

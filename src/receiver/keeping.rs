@@ -11,8 +11,8 @@ use crate::EventKey;
 use crate::claimant::Claimant;
 use crate::head::Head;
 use crate::inbox::head::{self, KeepHeader, KeptFacts};
-use crate::inbox::{AnyInbox, Filter, Inbox, OrderSource, Page, Parcel};
-use crate::machine::{Ended, within};
+use crate::inbox::{AnyInbox, Inbox, OrderSource, Parcel};
+use crate::machine::{Ended, ask, within};
 use crate::rejection::RejectionKind;
 use crate::scheme::Verified;
 use crate::store::erased::{Answer, ErasedStore};
@@ -65,22 +65,25 @@ impl Config {
 
     /// Keeps the event, unless there are too many waiting already.
     pub(super) async fn accept(&self, claimant: &Arc<Claimant>) -> Ended {
-        if let Some(keeping) = &self.keeping
-            && let Some(backlog) = &keeping.backlog
-            && backlog.is_full(&keeping.inbox, self.terms.claim_deadline).await
-            && !self.has(&keeping.inbox, claimant).await
-        {
-            return Ended::Refused(RejectionKind::Backlogged.into());
-        }
-        self.machine.accept(&self.terms, claimant).await
+        self.machine.accept(&self.terms, claimant, self.room(claimant)).await
     }
 
-    /// Whether the event is in the inbox already: a duplicate adds nothing to it.
-    async fn has(&self, inbox: &AnyInbox, claimant: &Claimant) -> bool {
-        // Listed, and not got: its body is of no interest.
-        let (filter, page) = (Filter::one(claimant.key.clone()), Page::first(1));
-        let kept = within(self.terms.claim_deadline, inbox.list(&filter, &page)).await;
-        matches!(kept, Some(Ok(kept)) if !kept.is_empty())
+    /// Refuses an event that there is no room for. One that the inbox knows adds nothing to it, and is answered as ever.
+    async fn room(&self, claimant: &Claimant) -> Result<(), RejectionKind> {
+        let Some((keeping, backlog)) =
+            self.keeping.as_ref().and_then(|keeping| Some((keeping, keeping.backlog.as_ref()?)))
+        else {
+            return Ok(());
+        };
+        if !backlog.is_full(&keeping.inbox, self.terms.claim_deadline).await {
+            return Ok(());
+        }
+        let claim = claimant.request(self.terms.lease);
+        match ask("peek", &claimant.key, self.terms.claim_deadline, keeping.inbox.peek(&claim)).await {
+            Some(Some(_)) => Ok(()),
+            Some(None) => Err(RejectionKind::Backlogged),
+            None => Err(RejectionKind::StoreUnavailable),
+        }
     }
 }
 

@@ -305,8 +305,8 @@ impl WebhookLayer {
     }
 
     /// How many events may wait in the inbox (default: any number). From then on deliveries get a 503 with `Retry-After`, so that
-    /// workers that fell behind do not fill the disk; duplicates of what is there are still answered. Looked at once a second, so
-    /// some more may get in. Without effect if there is no inbox.
+    /// workers that fell behind do not fill the disk; duplicates of what is there are still answered. The layer looks once a second,
+    /// so some more may get in. Without effect if there is no inbox.
     ///
     /// # Errors
     /// When it is zero.

@@ -22,7 +22,7 @@ use crate::store::{Store, StoreError, StoreErrorKind};
 use crate::telemetry;
 
 /// How long an inbox that failed is left alone.
-const PAUSE_AFTER_FAILURE: Duration = Duration::from_millis(500);
+pub(super) const PAUSE_AFTER_FAILURE: Duration = Duration::from_millis(500);
 
 /// What all events of one worker share.
 pub(super) struct Shared {

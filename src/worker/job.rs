@@ -10,14 +10,14 @@ use tokio::time::Instant;
 use tower_service::Service;
 
 use super::bulkheads::Place;
-use super::crew::Shared;
+use super::crew::{PAUSE_AFTER_FAILURE, Shared};
 use super::hooks::DeadLetter;
 use crate::claimant::{Claimant, Stage};
 use crate::event::{Facts, Provenance, WebhookEvent};
 use crate::inbox::head::{self, KeptFacts, Unreadable};
 use crate::inbox::{Inbox, LAPSED, Leased};
 use crate::judge::judge;
-use crate::machine::{Admission, Ended, NotReady, Record, Settled, Terms, Verdict, Work, within};
+use crate::machine::{Admission, Ended, NotReady, Record, Settled, Terms, Verdict, Work, ask};
 use crate::store::Hold;
 use crate::store::erased::Setback;
 use crate::telemetry::{self, Attempted, Delivered};
@@ -75,6 +75,8 @@ where
     fn tell(&self, ended: &Ended) {
         let attempt = self.leased.attempt;
         let attempted = match ended {
+            // Put back without having been tried.
+            Ended::Ran(Settled::Released(Some(Hold::Held))) if self.failure.is_none() => Attempted::Released,
             Ended::Ran(settled) | Ended::Panicked(settled) | Ended::NotReady(Some(settled)) => self.attempted(*settled),
             Ended::NotReady(None) | Ended::Accepted | Ended::Duplicate | Ended::Refused(_) => Attempted::Released,
         };
@@ -188,8 +190,12 @@ impl<S> Job<S> {
             return true;
         }
         let claim = self.leased.claim(terms.lease);
-        let started = within(terms.claim_deadline, inbox.start(&claim)).await;
-        matches!(started, Some(Ok(Hold::Held)))
+        let started = ask("start", &self.leased.key, terms.claim_deadline, inbox.start(&claim)).await;
+        if started.is_none() {
+            // Released at once, the event would be leased again at once.
+            tokio::time::sleep(PAUSE_AFTER_FAILURE).await;
+        }
+        started == Some(Hold::Held)
     }
 
     /// What the service gets: the request as it was accepted, and the event.

@@ -8,6 +8,7 @@ use tower_webhook::rejection::RejectionKind;
 use tower_webhook::{Outcome, Worker};
 
 use crate::desk::Desk;
+use crate::support::faulty::{Fault, Faulty, Verb};
 
 /// Runs a worker in the background until the test ends it.
 fn start(worker: Worker<axum::Router>) -> tokio::sync::oneshot::Sender<()> {
@@ -103,7 +104,7 @@ async fn batches_are_no_larger_than_asked_for() {
     for n in 0..10 {
         desk.accepts(&desk.event(&format!("evt_{n}"))).await;
     }
-    let inbox = crate::support::faulty::Faulty::new(desk.inbox.clone());
+    let inbox = Faulty::new(desk.inbox.clone());
     let worker = Worker::new(inbox.clone(), desk.handlers.clone());
     assert_eq!(worker.batch(3).expect("some").run_until_idle().await, 10);
     assert!(
@@ -129,6 +130,56 @@ async fn full_inbox_answers_503_until_workers_have_caught_up() {
     assert_eq!(desk.worker().run_until_idle().await, 3);
     tokio::time::sleep(Duration::from_secs(2)).await;
     assert_eq!(desk.deliver("evt_3").await.outcome, Some(Outcome::Accepted));
+}
+
+#[tokio::test(start_paused = true)]
+async fn deliveries_that_ask_whether_there_is_room_are_admitted_first_and_drained() {
+    let desk = Desk::new();
+    let inbox = Faulty::new(desk.inbox.clone());
+    let clock = tower_webhook::testing::ManualClock::at_unix(crate::support::NOW);
+    let layer = tower_webhook::WebhookLayer::inbox(crate::support::scheme(), inbox.clone()).clock(clock);
+    let layer = layer.max_running(10).expect("some").max_waiting_events(1).expect("some");
+    let app = Desk { app: desk.handlers.clone().layer(layer.clone()), ..desk };
+    app.accepts(&app.event("first")).await;
+    tokio::time::sleep(Duration::from_secs(2)).await;
+
+    inbox.breaks(Verb::Peek, Fault::Hang);
+    let mut deliveries = tokio::task::JoinSet::new();
+    for n in 0..300 {
+        let app = app.clone();
+        deliveries.spawn(async move { app.deliver(&format!("evt_{n}")).await });
+    }
+    inbox.called(Verb::Peek, 10).await;
+    for _ in 0..290 {
+        let answer = deliveries.join_next().await.expect("a delivery").expect("no panic");
+        assert_eq!(answer.rejection(), Some(RejectionKind::Busy));
+    }
+    assert_eq!((inbox.calls(Verb::Peek), layer.drain_handle().running()), (10, 10));
+    let drain = tokio::spawn({
+        let handle = layer.drain_handle();
+        async move { handle.drain(Duration::from_secs(60)).await }
+    });
+    inbox.heal(Verb::Peek);
+    assert_eq!(drain.await.expect("no panic").dropped, 0);
+    while let Some(answer) = deliveries.join_next().await {
+        assert_eq!(answer.expect("no panic").rejection(), Some(RejectionKind::Backlogged));
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn inbox_that_cannot_say_whether_it_knows_an_event_is_unavailable() {
+    let desk = Desk::new();
+    let inbox = Faulty::new(desk.inbox.clone());
+    let clock = tower_webhook::testing::ManualClock::at_unix(crate::support::NOW);
+    let layer = tower_webhook::WebhookLayer::inbox(crate::support::scheme(), inbox.clone()).clock(clock);
+    let app = Desk { app: desk.handlers.clone().layer(layer.max_waiting_events(1).expect("some")), ..desk };
+    app.accepts(&app.event("first")).await;
+    tokio::time::sleep(Duration::from_secs(2)).await;
+    inbox.breaks(Verb::Peek, Fault::Fail);
+    assert_eq!(app.deliver("second").await.rejection(), Some(RejectionKind::StoreUnavailable));
+    inbox.heal(Verb::Peek);
+    assert_eq!(app.deliver("second").await.rejection(), Some(RejectionKind::Backlogged));
+    assert_eq!(app.deliver("first").await.outcome, Some(Outcome::Duplicate));
 }
 
 #[test]

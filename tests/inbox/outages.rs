@@ -204,3 +204,41 @@ async fn failed_acceptance_is_a_503() {
     assert_eq!(desk.deliver("evt_2").await.status, 200, "the sender's retry finds it");
     assert_eq!(inbox.calls(Verb::Release), 0, "nothing is taken back that may be run");
 }
+
+#[tokio::test(start_paused = true)]
+async fn event_whose_only_lease_got_lost_is_run_before_it_dies() {
+    let bench = Bench::start(1, done).await;
+    bench.inbox.breaks_times(Verb::Lease, Fault::LoseReply, 1);
+    bench.desk.accepts(&bench.desk.event("evt_1")).await;
+    seconds(30).await;
+    let (desk, runs, letters) = bench.stop().await;
+    assert_eq!((runs, letters.len()), (1, 0));
+    desk.is_in("evt_1", EventState::Completed).await;
+    assert_eq!(desk.kept("evt_1").await.attempts, 2, "the lost lease counts, but not as the last attempt");
+}
+
+#[tokio::test(start_paused = true)]
+async fn last_attempt_is_not_run_before_its_start_is_noted_down() {
+    for fault in [Fault::Fail, Fault::LoseReply, Fault::Hang] {
+        let bench = Bench::start(1, done).await;
+        bench.inbox.breaks(Verb::Start, fault);
+        bench.desk.accepts(&bench.desk.event("evt_1")).await;
+        bench.inbox.called(Verb::Start, 1).await;
+        seconds(1).await;
+        assert_eq!(*bench.runs.lock().expect("no panic"), 0, "{fault:?}");
+        bench.inbox.heal(Verb::Start);
+        seconds(30).await;
+        let (desk, runs, letters) = bench.stop().await;
+        assert_eq!((runs, letters.len()), (1, 0), "{fault:?}");
+        desk.is_in("evt_1", EventState::Completed).await;
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn attempts_that_are_not_the_last_cost_no_start() {
+    let bench = Bench::start(2, flaky).await;
+    bench.desk.accepts(&bench.desk.event("evt_1")).await;
+    seconds(30).await;
+    assert_eq!(bench.inbox.calls(Verb::Start), 1, "before the second of two");
+    assert_eq!(bench.stop().await.1, 2);
+}

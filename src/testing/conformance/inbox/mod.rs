@@ -28,6 +28,7 @@
 
 pub mod accepting;
 mod bench;
+pub mod bodies;
 pub mod leasing;
 pub mod operating;
 pub mod ordering;

@@ -7,8 +7,8 @@ use super::promotion::Promotion;
 use super::settle::Settle;
 use super::store::locked;
 use crate::EventKey;
-use crate::inbox::{Filter, Inbox, InboxCounts, KeptEvent, LeaseRequest, Leased, Page, Parcel, requeued};
-use crate::store::{Claim, ClaimRequest, Hold, StoreError};
+use crate::inbox::{Filter, Inbox, InboxCounts, KeptEvent, LeaseRequest, Leased, Page, Parcel, Requeued, requeued};
+use crate::store::{Claim, ClaimRequest, Hold, Store as _, StoreError};
 
 /// Events are rows of the same table, committed before they are acknowledged. See the [module](super) for how.
 ///
@@ -17,6 +17,14 @@ use crate::store::{Claim, ClaimRequest, Hold, StoreError};
 impl Inbox for PostgresStore {
     async fn accept(&self, claim: &ClaimRequest<'_>, parcel: &Parcel) -> Result<Claim, StoreError> {
         self.bid(claim, Some(parcel)).await
+    }
+
+    async fn peek(&self, _: &ClaimRequest<'_>) -> Result<Option<Claim>, StoreError> {
+        Ok(None)
+    }
+
+    async fn start(&self, claim: &ClaimRequest<'_>) -> Result<Hold, StoreError> {
+        self.renew(claim).await
     }
 
     async fn lease(&self, request: &LeaseRequest<'_>) -> Result<Vec<Leased>, StoreError> {
@@ -51,10 +59,10 @@ impl Inbox for PostgresStore {
         Ok(self.shared.statements.operators.get(&self.shared.pool, key).await?)
     }
 
-    async fn requeue(&self, filter: &Filter, completed_too: bool) -> Result<u64, StoreError> {
+    async fn requeue(&self, filter: &Filter, completed_too: bool) -> Result<Requeued, StoreError> {
         let states = requeued(completed_too);
         let requeued = self.shared.statements.operators.requeue(&self.shared.pool, filter, states).await?;
-        Ok(self.let_go_on(requeued).await)
+        Ok(Requeued::new(self.let_go_on(requeued).await, 0))
     }
 
     async fn discard(&self, filter: &Filter, retention: Duration) -> Result<u64, StoreError> {

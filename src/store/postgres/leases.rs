@@ -14,7 +14,7 @@ use super::settle::Settle;
 use super::settles::Settles;
 use super::text::milliseconds;
 use crate::EventKey;
-use crate::inbox::{LAPSED, LeaseRequest, Leased};
+use crate::inbox::{KindLimits, LAPSED, LeaseRequest, Leased};
 use crate::store::group::{Answers, Engine, Group};
 use crate::store::handed::{Handed, PutBack};
 use crate::store::{ClaimToken, Fingerprint, StoreError};
@@ -49,14 +49,24 @@ pub(super) struct Wanted {
     except_types: Box<[Box<str>]>,
 }
 
+/// The kinds without room.
+fn full(limits: Option<&KindLimits>) -> Box<[Box<str>]> {
+    limits
+        .into_iter()
+        .flat_map(|limits| &limits.left)
+        .filter(|(_, left)| **left == 0)
+        .map(|(kind, _)| kind.clone())
+        .collect()
+}
+
 impl Wanted {
     pub(super) fn new(request: &LeaseRequest<'_>) -> Self {
         Self {
             limit: request.limit.min(LARGEST_LEASE),
             lease_ms: milliseconds(request.lease),
             endpoints: request.endpoints.into(),
-            except_endpoints: request.except_endpoints.into(),
-            except_types: request.except_types.into(),
+            except_endpoints: full(request.per_endpoint),
+            except_types: full(request.per_type),
         }
     }
 

@@ -33,6 +33,8 @@ mod inbox_waking;
 mod inbox_worker;
 #[path = "postgres/locks.rs"]
 mod locks;
+#[path = "postgres/migrations.rs"]
+mod migrations;
 #[path = "postgres/outage.rs"]
 mod outage;
 #[path = "postgres/purging.rs"]

@@ -32,12 +32,24 @@ pub(super) enum Remedy {
 #[derive(Clone, Debug)]
 struct Cause {
     advice: Option<&'static str>,
-    error: Arc<sqlx::Error>,
+    error: Option<Arc<sqlx::Error>>,
 }
 
 impl Fault {
     pub(super) fn timed_out() -> Self {
         Self { remedy: Remedy::Nothing, kind: StoreErrorKind::TimedOut, cause: None }
+    }
+
+    /// The store itself does not do what was asked of it.
+    pub(super) fn refused(advice: &'static str) -> Self {
+        let cause = Some(Cause { advice: Some(advice), error: None });
+        Self { remedy: Remedy::Nothing, kind: StoreErrorKind::Unavailable, cause }
+    }
+
+    /// The same, with a word on how to get out of it.
+    pub(super) fn with_advice(mut self, advice: &'static str) -> Self {
+        self.cause = self.cause.map(|cause| Cause { advice: Some(advice), ..cause });
+        self
     }
 
     /// Whether fewer rows could be answered.
@@ -59,7 +71,7 @@ impl From<sqlx::Error> for Fault {
             sqlx::Error::ColumnDecode { .. } | sqlx::Error::Decode(_) => (Remedy::Split, StoreErrorKind::Corrupt),
             _ => (Remedy::Nothing, StoreErrorKind::Unavailable),
         };
-        Self { remedy, kind, cause: Some(Cause { advice, error: Arc::new(error) }) }
+        Self { remedy, kind, cause: Some(Cause { advice, error: Some(Arc::new(error)) }) }
     }
 }
 
@@ -94,18 +106,20 @@ impl From<Fault> for StoreError {
 
 impl fmt::Display for Cause {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self.advice {
-            Some(advice) => f.write_str(advice),
-            None => self.error.fmt(f),
+        match (self.advice, &self.error) {
+            (Some(advice), _) => f.write_str(advice),
+            (None, Some(error)) => error.fmt(f),
+            (None, None) => Ok(()),
         }
     }
 }
 
 impl Error for Cause {
     fn source(&self) -> Option<&(dyn Error + 'static)> {
+        let error = self.error.as_deref()?;
         match self.advice {
-            Some(_) => Some(&*self.error),
-            None => self.error.source(),
+            Some(_) => Some(error),
+            None => error.source(),
         }
     }
 }

@@ -84,6 +84,7 @@ mod held_up;
 mod inbox;
 mod lane;
 mod leases;
+mod migration;
 mod operators;
 mod parcel;
 mod promotion;

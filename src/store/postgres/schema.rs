@@ -1,13 +1,11 @@
 use std::sync::Arc;
 
-use sqlx::{AssertSqlSafe, PgPool};
-
-use super::fault::Fault;
+use super::migration::Schema;
 use super::operators::OperatorsSql;
 use super::table::TableName;
 
-/// What [`PostgresStore::migrate`](super::PostgresStore::migrate) does for the default table, `webhook_events`. It can be run
-/// again and again.
+/// What makes the default table, `webhook_events`. It can be run again and again; on a table that is in use,
+/// [`PostgresStore::migrate`](super::PostgresStore::migrate) is the better choice, since it does not stop receivers.
 pub const SCHEMA_SQL: &str = include_str!("sql/schema.sql");
 
 /// Completes a claim of the default table, `webhook_events`, inside of a handler's own transaction: for drivers other than
@@ -38,14 +36,12 @@ pub(super) const WHICH: &str = "/* which */";
 
 const EXPIRED: &str = "WHERE expires_at < now() ORDER BY expires_at LIMIT $1";
 
-/// Held while the table is created: of two that create it at once, `IF NOT EXISTS` lets one fail.
-const MIGRATION_LOCK: i64 = i64::from_be_bytes(*b"webhooks");
-
 /// All SQL of a store, about its table.
 #[derive(Clone)]
 pub(super) struct Statements {
     pub(super) table: TableName,
     pub(super) schema: Arc<str>,
+    pub(super) migration: Schema,
     pub(super) claim: Arc<str>,
     pub(super) takeover: Arc<str>,
     pub(super) settle: Arc<str>,
@@ -68,6 +64,7 @@ impl Statements {
         let render = |sql: &str| Arc::from(table.render(sql));
         Self {
             schema: render(SCHEMA_SQL),
+            migration: Schema::of(&table),
             claim: render(CLAIM_SQL),
             takeover: render(TAKEOVER_SQL),
             settle: render(SETTLE_SQL),
@@ -85,13 +82,5 @@ impl Statements {
             operators: OperatorsSql::about(&table),
             table,
         }
-    }
-
-    /// Creates what is missing of the table.
-    pub(super) async fn migrate(&self, pool: &PgPool) -> Result<(), Fault> {
-        // One query of several statements is one transaction, at whose end the lock is given back.
-        let sql = format!("SELECT pg_advisory_xact_lock({MIGRATION_LOCK}); {}", self.schema);
-        sqlx::raw_sql(AssertSqlSafe(sql)).execute(pool).await?;
-        Ok(())
     }
 }

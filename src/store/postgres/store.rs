@@ -11,6 +11,7 @@ use super::bid::{Bid, Bidden};
 use super::claims::Claims;
 use super::ear::Ear;
 use super::leases::Leases;
+use super::migration::{Migrator, Route};
 use super::purge::Purge;
 use super::schema::Statements;
 use super::settle::{Settle, Settled};
@@ -67,16 +68,28 @@ impl PostgresStore {
         PostgresStoreBuilder::new(pool)
     }
 
-    /// Creates the table, its sequence and its indexes if they are missing; harmless otherwise, and when several instances do it at once.
+    /// Brings the table to the schema of this release: creates it, or adds the columns and indexes that an earlier release did not
+    /// know. To be called at every start, by any number of instances at once, while others are at work.
+    ///
+    /// - The catalogue is looked at first. If nothing is missing, the table is not locked, and the role needs no right to change it.
+    /// - Columns are added under a `lock_timeout` of 50 ms, again and again for up to a minute, so that claims do not queue up behind
+    ///   a migration that waits for a handler's open transaction.
+    /// - Indexes of an existing table are created `CONCURRENTLY`. That waits for open transactions, for however long they take, and
+    ///   delays nobody. An index that an earlier try left `INVALID` is dropped first.
+    /// - One instance migrates at a time; the others wait for it, however long it takes.
+    /// - The number of the schema is written into the table's comment, behind whatever else is there. A table of a later release is
+    ///   left as it is.
     ///
     /// # Errors
     ///
-    /// If the database cannot be reached, the schema does not exist, or the user may not create tables in it.
+    /// If the database cannot be reached, the schema does not exist, the user may not change what is missing, or other transactions
+    /// hold the table for longer than a minute.
     pub async fn migrate(&self) -> Result<(), StoreError> {
-        Ok(self.shared.statements.migrate(&self.shared.pool).await?)
+        Ok(Migrator::run(&self.shared.statements.migration, Route::Sessions(&self.shared.pool)).await?)
     }
 
-    /// What [`migrate`](Self::migrate) runs, for teams that run their own migrations.
+    /// All of the table's statements, for teams that run their own migrations. Each can be run again. On a table that is in
+    /// use, add `CONCURRENTLY` to those that create indexes: without it they lock the table, even if the index is there.
     #[must_use]
     pub fn schema_sql(&self) -> &str {
         &self.shared.statements.schema

@@ -45,3 +45,4 @@ CREATE UNIQUE INDEX IF NOT EXISTS webhook_events_first ON webhook_events (order_
     WHERE order_key IS NOT NULL AND state = 'running';
 CREATE INDEX IF NOT EXISTS webhook_events_applied ON webhook_events (order_key, sequence)
     WHERE sequence IS NOT NULL AND state IN ('completed', 'applied');
+COMMENT ON TABLE webhook_events IS 'tower-webhook schema 1';

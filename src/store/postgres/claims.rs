@@ -15,7 +15,7 @@ use crate::store::group::{Answers, Engine, Group};
 
 /// An insertion waits for another transaction that is inserting the same key, or has changed it since this statement began. That is
 /// another instance's batch, and over in no time; or else somebody's own, and then only those who asked for that key may have
-/// to wait.
+/// to wait. A lock on the whole table is waited for until the deadline, in steps of this length.
 const LOCK_TIMEOUT: Duration = Duration::from_millis(100);
 
 /// Answers batches of claims on a connection of its own, those that a worker is to run included: claims of one key meet in
@@ -45,7 +45,7 @@ impl Claims {
     ) -> Self {
         let Statements { claim, takeover, accept, accept_takeover, .. } = statements;
         Self {
-            lane: Lane::new("tower-webhook claims", pool, deadline, LOCK_TIMEOUT),
+            lane: Lane::new("tower-webhook claims", pool, deadline, LOCK_TIMEOUT).telling_table_locks(statements),
             inline: Verbs { claim: ClaimSheet::inline(claim), takeover: TakeoverSheet::inline(takeover) },
             kept: Verbs { claim: ClaimSheet::kept(accept), takeover: TakeoverSheet::kept(accept_takeover) },
             promotion: Promotion::new(statements),
@@ -165,7 +165,7 @@ fn held_up<'a>(bids: &[&'a Bid], said: &[Result<Said, Fault>]) -> Vec<&'a str> {
 /// That somebody's transaction is inserting the key is an answer, too.
 fn unless_blocked(said: Result<Said, Fault>) -> Result<Said, Fault> {
     match said {
-        Err(fault) if fault.remedy == Remedy::SplitBlocked => Ok(Said::Unseen),
+        Err(fault) if fault.remedy == Remedy::Blocked => Ok(Said::Unseen),
         said => said,
     }
 }

@@ -7,6 +7,9 @@ use crate::store::{StoreError, StoreErrorKind};
 const NO_TABLE: &str =
     "the table is missing or out of date: call PostgresStore::migrate, or run what PostgresStore::schema_sql says";
 
+const TABLE_LOCKED: &str = "another session locks the whole table, as LOCK TABLE, ALTER TABLE, VACUUM FULL and CREATE INDEX without \
+    CONCURRENTLY do; pg_locks shows which";
+
 /// Why a statement was not answered. Everybody in its batch is told the same.
 #[derive(Clone, Debug)]
 pub(super) struct Fault {
@@ -24,8 +27,9 @@ pub(super) enum Remedy {
     Reconnect,
     /// Asking for fewer rows: one of them is to blame.
     Split,
-    /// The same, and it is to blame because another transaction is about to insert it.
-    SplitBlocked,
+    /// A lock was not to be had in time: that of one row, which another transaction is about to insert, or that of the whole
+    /// table. The server does not tell which.
+    Blocked,
     Nothing,
 }
 
@@ -38,6 +42,11 @@ struct Cause {
 impl Fault {
     pub(super) fn timed_out() -> Self {
         Self { remedy: Remedy::Nothing, kind: StoreErrorKind::TimedOut, cause: None }
+    }
+
+    /// What was [blocked](Remedy::Blocked) was so by a lock on the whole table, which fewer rows would not help.
+    pub(super) fn of_the_table(self) -> Self {
+        Self { remedy: Remedy::Nothing, ..self }.with_advice(TABLE_LOCKED)
     }
 
     /// The store itself does not do what was asked of it.
@@ -54,7 +63,7 @@ impl Fault {
 
     /// Whether fewer rows could be answered.
     pub(super) fn is_of_a_row(&self) -> bool {
-        matches!(self.remedy, Remedy::Split | Remedy::SplitBlocked)
+        matches!(self.remedy, Remedy::Split | Remedy::Blocked)
     }
 }
 
@@ -81,7 +90,7 @@ fn of_code(code: &str) -> (Remedy, StoreErrorKind) {
         // Serialization failure, deadlock.
         "40001" | "40P01" => Remedy::Again,
         // The lock timeout.
-        "55P03" => Remedy::SplitBlocked,
+        "55P03" => Remedy::Blocked,
         // The statement timeout, or an operator's cancel.
         "57014" => return (Remedy::Nothing, StoreErrorKind::TimedOut),
         // The server goes down or is a standby by now; a statement it prepared is gone or out of date.

@@ -1,4 +1,4 @@
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use sqlx::postgres::{PgArguments, PgRow, Postgres};
@@ -7,6 +7,7 @@ use sqlx::{AssertSqlSafe, ConnectOptions, PgConnection, PgPool, Row as _};
 use tokio::time::{Instant, timeout_at};
 
 use super::fault::{Fault, Remedy};
+use super::schema::Statements;
 use crate::telemetry;
 
 /// How often a batch that met another transaction is asked again.
@@ -27,6 +28,8 @@ pub(super) struct Lane {
     pool: PgPool,
     settings: String,
     deadline: Duration,
+    /// Asks whether the whole table is locked.
+    table_lock: Option<Arc<str>>,
     kept: Mutex<Option<PgConnection>>,
 }
 
@@ -59,7 +62,7 @@ impl Lane {
             deadline.as_millis(),
             lock_timeout.as_millis()
         );
-        Self { name, pool, settings, deadline, kept: Mutex::new(None) }
+        Self { name, pool, settings, deadline, table_lock: None, kept: Mutex::new(None) }
     }
 
     /// The same, with settings of its own.
@@ -68,12 +71,19 @@ impl Lane {
         self
     }
 
+    /// The same, and a lock on the whole table is told from one on a row.
+    pub(super) fn telling_table_locks(mut self, statements: &Statements) -> Self {
+        self.table_lock = Some(statements.table_lock.clone());
+        self
+    }
+
     /// By when a batch that is begun now has to be answered.
     pub(super) fn until(&self) -> Instant {
         Instant::now() + self.deadline
     }
 
-    /// What `sheet` says of every row, in one statement; in several, if that fails because of a row.
+    /// What `sheet` says of every row, in one statement; in several, if that fails because of a row. While the whole table is
+    /// locked, the same statement is asked until the deadline.
     pub(super) async fn ask<S: Sheet>(
         &self,
         sheet: &S,
@@ -82,18 +92,33 @@ impl Lane {
     ) -> Vec<Result<S::Outcome, Fault>> {
         let mut outcomes = Vec::with_capacity(rows.len());
         let mut parts = vec![rows];
+        let mut table_lock = None;
         while let Some(part) = parts.pop() {
             let said = self.ask_part(sheet, part, until).await;
             match said {
                 Ok(said) => outcomes.extend(said.into_iter().map(Ok)),
+                Err(fault) if fault.remedy == Remedy::Blocked && self.table_is_locked(until).await => {
+                    table_lock = Some(fault.of_the_table());
+                    parts.push(part);
+                }
                 Err(fault) if fault.is_of_a_row() && part.len() > 1 => {
                     let (first, second) = part.split_at(part.len() / 2);
                     parts.extend([second, first]);
                 }
-                Err(fault) => outcomes.extend(part.iter().map(|_| Err(fault.clone()))),
+                Err(fault) => {
+                    let fault = if Instant::now() >= until { table_lock.clone().unwrap_or(fault) } else { fault };
+                    outcomes.extend(part.iter().map(|_| Err(fault.clone())));
+                }
             }
         }
         outcomes
+    }
+
+    /// Asked after a wait for a lock was given up. The lock may be gone by now; then the next try shows it.
+    async fn table_is_locked(&self, until: Instant) -> bool {
+        let Some(sql) = &self.table_lock else { return false };
+        let answer = self.run_until(until, || sqlx::query(AssertSqlSafe(sql.clone()))).await;
+        answer.is_ok_and(|rows| rows.first().is_some_and(|row| row.try_get(0).unwrap_or(false)))
     }
 
     async fn ask_part<S: Sheet>(&self, sheet: &S, part: &[&S::Row], until: Instant) -> Result<Vec<S::Outcome>, Fault> {

@@ -27,6 +27,7 @@ const HELD_UP_SQL: &str = include_str!("sql/held_up.sql");
 const WAITING_SQL: &str = include_str!("sql/waiting.sql");
 const NOTIFY_SQL: &str = include_str!("sql/notify.sql");
 const CHANNEL_SQL: &str = include_str!("sql/channel.sql");
+const TABLE_LOCK_SQL: &str = include_str!("sql/table_lock.sql");
 
 /// Deletes events: those that have expired, or those that an operator names.
 pub(super) const DELETE_SQL: &str = include_str!("sql/delete.sql");
@@ -56,6 +57,7 @@ pub(super) struct Statements {
     pub(super) waiting: Arc<str>,
     pub(super) notify: Arc<str>,
     pub(super) channel: Arc<str>,
+    pub(super) table_lock: Arc<str>,
     pub(super) operators: OperatorsSql,
 }
 
@@ -79,6 +81,7 @@ impl Statements {
             waiting: render(WAITING_SQL),
             notify: render(NOTIFY_SQL),
             channel: render(CHANNEL_SQL),
+            table_lock: render(TABLE_LOCK_SQL),
             operators: OperatorsSql::about(&table),
             table,
         }

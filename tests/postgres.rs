@@ -37,6 +37,8 @@ mod locks;
 mod migrations;
 #[path = "postgres/outage.rs"]
 mod outage;
+#[path = "postgres/pooled.rs"]
+mod pooled;
 #[path = "postgres/purging.rs"]
 mod purging;
 #[path = "postgres/receiver.rs"]

@@ -17,15 +17,23 @@ use crate::support::checker::asked_seed;
 
 /// A new table for every check. Time passes by shifting what is in it.
 #[derive(Default)]
-struct Tables {
+pub(crate) struct Tables {
+    /// Whether the stores reach the server through a pooler.
+    pub(crate) pooled: bool,
     current: Mutex<Option<Arc<Bed>>>,
+}
+
+impl Tables {
+    pub(crate) fn behind_a_pooler() -> Self {
+        Self { pooled: true, ..Self::default() }
+    }
 }
 
 impl Harness for Tables {
     type Store = PostgresStore;
 
     async fn store(&self) -> PostgresStore {
-        let bed = Bed::new().await;
+        let bed = if self.pooled { Bed::pooled().await } else { Bed::new().await };
         let store = bed.store.clone();
         *self.current.lock().expect("no panic under the lock") = Some(bed.into());
         store

@@ -1,8 +1,8 @@
 use std::time::Duration;
 
-use sqlx::PgPool;
 use tokio::time::Instant;
 
+use super::access::Access;
 use super::bell::Bell;
 use super::bid::{Bid, Bidden, ClaimSheet, Said, TakeoverSheet};
 use super::fault::{Fault, Remedy};
@@ -37,7 +37,7 @@ struct Verbs {
 
 impl Claims {
     pub(super) fn new(
-        pool: PgPool,
+        access: &Access,
         deadline: Duration,
         statements: &Statements,
         settles: Group<Settles>,
@@ -45,7 +45,7 @@ impl Claims {
     ) -> Self {
         let Statements { claim, takeover, accept, accept_takeover, .. } = statements;
         Self {
-            lane: Lane::new("tower-webhook claims", pool, deadline, LOCK_TIMEOUT).telling_table_locks(statements),
+            lane: Lane::new("tower-webhook claims", access, deadline, LOCK_TIMEOUT).telling_table_locks(statements),
             inline: Verbs { claim: ClaimSheet::inline(claim), takeover: TakeoverSheet::inline(takeover) },
             kept: Verbs { claim: ClaimSheet::kept(accept), takeover: TakeoverSheet::kept(accept_takeover) },
             promotion: Promotion::new(statements),

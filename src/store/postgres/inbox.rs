@@ -52,30 +52,30 @@ impl Inbox for PostgresStore {
     }
 
     async fn list(&self, filter: &Filter, page: &Page) -> Result<Vec<KeptEvent>, StoreError> {
-        Ok(self.shared.statements.operators.list(&self.shared.pool, filter, page).await?)
+        Ok(self.shared.statements.operators.list(&self.shared.access, filter, page).await?)
     }
 
     async fn get(&self, key: &EventKey) -> Result<Option<KeptEvent>, StoreError> {
-        Ok(self.shared.statements.operators.get(&self.shared.pool, key).await?)
+        Ok(self.shared.statements.operators.get(&self.shared.access, key).await?)
     }
 
     async fn requeue(&self, filter: &Filter, completed_too: bool) -> Result<Requeued, StoreError> {
         let states = requeued(completed_too);
-        let requeued = self.shared.statements.operators.requeue(&self.shared.pool, filter, states).await?;
+        let requeued = self.shared.statements.operators.requeue(&self.shared.access, filter, states).await?;
         Ok(Requeued::new(self.let_go_on(requeued).await, 0))
     }
 
     async fn discard(&self, filter: &Filter, retention: Duration) -> Result<u64, StoreError> {
-        let discarded = self.shared.statements.operators.discard(&self.shared.pool, filter, retention).await?;
+        let discarded = self.shared.statements.operators.discard(&self.shared.access, filter, retention).await?;
         Ok(self.let_go_on(discarded).await)
     }
 
     async fn forget(&self, filter: &Filter) -> Result<u64, StoreError> {
-        Ok(self.shared.statements.operators.forget(&self.shared.pool, filter).await?)
+        Ok(self.shared.statements.operators.forget(&self.shared.access, filter).await?)
     }
 
     async fn counts(&self) -> Result<InboxCounts, StoreError> {
-        Ok(self.shared.statements.operators.counts(&self.shared.pool).await?)
+        Ok(self.shared.statements.operators.counts(&self.shared.access).await?)
     }
 }
 
@@ -83,7 +83,7 @@ impl PostgresStore {
     /// Lets those go on that may be due now: what was changed, or what was behind it. How many events were changed.
     async fn let_go_on(&self, changed: Changed) -> u64 {
         if changed.events > 0 {
-            Promotion::new(&self.shared.statements).run_over(&self.shared.pool, &changed.orders).await;
+            Promotion::new(&self.shared.statements).run_over(&self.shared.access, &changed.orders).await;
             self.shared.bell.ring();
         }
         changed.events

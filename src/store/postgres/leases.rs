@@ -3,8 +3,9 @@ use std::time::Duration;
 
 use sqlx::postgres::{PgArguments, PgRow, Postgres};
 use sqlx::query::Query;
-use sqlx::{AssertSqlSafe, PgPool, Row as _};
+use sqlx::{AssertSqlSafe, Row as _};
 
+use super::access::Access;
 use super::fault::Fault;
 use super::held_up::HeldUp;
 use super::lane::Lane;
@@ -85,8 +86,8 @@ impl Wanted {
 }
 
 impl Leases {
-    pub(super) fn new(pool: PgPool, deadline: Duration, statements: &Statements, settles: Group<Settles>) -> Self {
-        let lane = Lane::new("tower-webhook leases", pool, deadline, LOCK_TIMEOUT).with(SETTINGS);
+    pub(super) fn new(access: &Access, deadline: Duration, statements: &Statements, settles: Group<Settles>) -> Self {
+        let lane = Lane::new("tower-webhook leases", access, deadline, LOCK_TIMEOUT).with(SETTINGS);
         Self { lane, sql: statements.lease.clone(), settles, held_up: HeldUp::new(statements) }
     }
 

@@ -74,9 +74,11 @@
 //! pool sets up per connection (`after_connect`) the connections of this store do not have: name the schema with
 //! [`table`](PostgresStoreBuilder::table), or set the search path in the connect options.
 
+mod access;
 mod bell;
 mod bid;
 mod builder;
+mod check;
 mod claims;
 mod ear;
 mod fault;
@@ -89,6 +91,7 @@ mod operators;
 mod parcel;
 mod promotion;
 mod purge;
+mod report;
 mod schema;
 mod settle;
 mod settles;
@@ -99,6 +102,7 @@ mod waiting;
 
 pub use self::{
     builder::PostgresStoreBuilder,
+    report::PostgresReport,
     schema::{COMPLETE_SQL, SCHEMA_SQL},
     store::PostgresStore,
 };

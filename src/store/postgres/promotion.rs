@@ -1,8 +1,9 @@
 use std::sync::Arc;
 
-use sqlx::{AssertSqlSafe, PgPool};
+use sqlx::AssertSqlSafe;
 use tokio::time::Instant;
 
+use super::access::Access;
 use super::lane::Lane;
 use super::schema::Statements;
 
@@ -28,9 +29,9 @@ impl Promotion {
     }
 
     /// On one of the pool's.
-    pub(super) async fn run_over(&self, pool: &PgPool, orders: &[String]) {
+    pub(super) async fn run_over(&self, access: &Access, orders: &[String]) {
         if !orders.is_empty() {
-            let _ = sqlx::query(AssertSqlSafe(self.sql.clone())).bind(orders).execute(pool).await;
+            let _ = access.fetch_all(sqlx::query(AssertSqlSafe(self.sql.clone())).bind(orders)).await;
         }
     }
 }

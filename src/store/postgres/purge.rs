@@ -2,9 +2,10 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-use sqlx::{AssertSqlSafe, PgPool};
+use sqlx::{AssertSqlSafe, Row as _};
 use tokio::time::timeout;
 
+use super::access::Access;
 use super::fault::Fault;
 use crate::store::StoreError;
 use crate::telemetry;
@@ -17,7 +18,7 @@ const DEADLINE: Duration = Duration::from_secs(30);
 
 /// Deletes what has expired, now and then.
 pub(super) struct Purge {
-    pool: PgPool,
+    access: Access,
     sql: Arc<str>,
     /// `None`: only when asked.
     every: Option<Duration>,
@@ -27,8 +28,8 @@ pub(super) struct Purge {
 }
 
 impl Purge {
-    pub(super) fn new(pool: PgPool, sql: Arc<str>, every: Option<Duration>) -> Self {
-        Self { pool, sql, every, started: Instant::now(), due: AtomicU64::new(0) }
+    pub(super) fn new(access: Access, sql: Arc<str>, every: Option<Duration>) -> Self {
+        Self { access, sql, every, started: Instant::now(), due: AtomicU64::new(0) }
     }
 
     /// There is traffic. Purges in the background if it is time: nothing to start, and nothing to stop.
@@ -53,8 +54,8 @@ impl Purge {
     pub(super) async fn run(&self) -> Result<u64, Fault> {
         let mut rows = 0;
         loop {
-            let statement = sqlx::query_scalar(AssertSqlSafe(self.sql.clone())).bind(BATCH).fetch_one(&self.pool);
-            let deleted: i64 = timeout(DEADLINE, statement).await.map_err(|_| Fault::timed_out())??;
+            let statement = self.access.fetch_one(sqlx::query(AssertSqlSafe(self.sql.clone())).bind(BATCH));
+            let deleted: i64 = timeout(DEADLINE, statement).await.map_err(|_| Fault::timed_out())??.try_get(0)?;
             rows += deleted.unsigned_abs();
             if deleted < BATCH {
                 return Ok(rows);

@@ -28,6 +28,7 @@ const WAITING_SQL: &str = include_str!("sql/waiting.sql");
 const NOTIFY_SQL: &str = include_str!("sql/notify.sql");
 const CHANNEL_SQL: &str = include_str!("sql/channel.sql");
 const TABLE_LOCK_SQL: &str = include_str!("sql/table_lock.sql");
+const FACTS_SQL: &str = include_str!("sql/facts.sql");
 
 /// Deletes events: those that have expired, or those that an operator names.
 pub(super) const DELETE_SQL: &str = include_str!("sql/delete.sql");
@@ -58,6 +59,8 @@ pub(super) struct Statements {
     pub(super) notify: Arc<str>,
     pub(super) channel: Arc<str>,
     pub(super) table_lock: Arc<str>,
+    pub(super) facts: Arc<str>,
+    pub(super) delete_one: Arc<str>,
     pub(super) operators: OperatorsSql,
 }
 
@@ -82,6 +85,8 @@ impl Statements {
             notify: render(NOTIFY_SQL),
             channel: render(CHANNEL_SQL),
             table_lock: render(TABLE_LOCK_SQL),
+            facts: render(FACTS_SQL),
+            delete_one: render("DELETE FROM webhook_events WHERE key = $1"),
             operators: OperatorsSql::about(&table),
             table,
         }

@@ -1,9 +1,9 @@
 use std::collections::HashMap;
 use std::time::Duration;
 
-use sqlx::PgPool;
 use tokio::time::Instant;
 
+use super::access::Access;
 use super::bell::Bell;
 use super::fault::Fault;
 use super::lane::Lane;
@@ -26,9 +26,9 @@ pub(super) struct Settles {
 }
 
 impl Settles {
-    pub(super) fn new(pool: PgPool, deadline: Duration, statements: &Statements, bell: Bell) -> Self {
+    pub(super) fn new(access: &Access, deadline: Duration, statements: &Statements, bell: Bell) -> Self {
         Self {
-            lane: Lane::new("tower-webhook settles", pool, deadline, NO_LOCK_TIMEOUT),
+            lane: Lane::new("tower-webhook settles", access, deadline, NO_LOCK_TIMEOUT),
             bell,
             settle: SettleSheet(statements.settle.clone()),
             look: LookSheet(statements.look.clone()),

@@ -6,12 +6,13 @@ use sqlx::PgPool;
 use xxhash_rust::xxh3::xxh3_64;
 
 use super::PostgresStoreBuilder;
+use super::access::Access;
 use super::bell::Bell;
 use super::bid::{Bid, Bidden};
 use super::claims::Claims;
 use super::ear::Ear;
 use super::leases::Leases;
-use super::migration::{Migrator, Route};
+use super::migration::Migrator;
 use super::purge::Purge;
 use super::schema::Statements;
 use super::settle::{Settle, Settled};
@@ -44,7 +45,7 @@ pub struct PostgresStore {
 }
 
 pub(super) struct Shared {
-    pub(super) pool: PgPool,
+    pub(super) access: Access,
     pub(super) statements: Statements,
     enlistment: Enlistment,
     claims: [Group<Claims>; CLAIM_LANES],
@@ -85,7 +86,7 @@ impl PostgresStore {
     /// If the database cannot be reached, the schema does not exist, the user may not change what is missing, or other transactions
     /// hold the table for longer than a minute.
     pub async fn migrate(&self) -> Result<(), StoreError> {
-        Ok(Migrator::run(&self.shared.statements.migration, Route::Sessions(&self.shared.pool)).await?)
+        Ok(Migrator::run(&self.shared.statements.migration, self.shared.access.migration_route()).await?)
     }
 
     /// All of the table's statements, for teams that run their own migrations. Each can be run again. On a table that is in
@@ -106,22 +107,23 @@ impl PostgresStore {
     }
 
     pub(super) fn from_parts(
-        pool: PgPool,
+        access: Access,
         statements: Statements,
         deadline: Duration,
         purge_every: Option<Duration>,
     ) -> Self {
-        let bell = Bell::new(pool.clone(), deadline, &statements);
-        let settles = Group::new(Settles::new(pool.clone(), deadline, &statements, bell.clone()));
+        let bell = Bell::new(&access, deadline, &statements);
+        let settles = Group::new(Settles::new(&access, deadline, &statements, bell.clone()));
         let claims = [(); CLAIM_LANES]
-            .map(|()| Group::new(Claims::new(pool.clone(), deadline, &statements, settles.clone(), bell.clone())));
-        let leases = Group::new(Leases::new(pool.clone(), deadline, &statements, settles.clone()));
-        let waiting = Group::new(Waiting::new(pool.clone(), deadline, &statements));
-        let ear = Ear::new(pool.clone(), statements.channel.clone());
-        let purge = Purge::new(pool.clone(), statements.purge.clone(), purge_every);
+            .map(|()| Group::new(Claims::new(&access, deadline, &statements, settles.clone(), bell.clone())));
+        let leases = Group::new(Leases::new(&access, deadline, &statements, settles.clone()));
+        let waiting = Group::new(Waiting::new(&access, deadline, &statements));
+        let ear = Ear::new(access.clone(), statements.channel.clone());
+        let purge = Purge::new(access.clone(), statements.purge.clone(), purge_every);
         let enlistment = Enlistment::new(Dialect::Postgres, statements.complete.clone());
+        let enlistment = if access.pooled { enlistment.unprepared() } else { enlistment };
         let purge = Arc::new(purge);
-        let shared = Shared { pool, statements, enlistment, claims, settles, purge, leases, waiting, bell, ear };
+        let shared = Shared { access, statements, enlistment, claims, settles, purge, leases, waiting, bell, ear };
         Self { shared: Arc::new(shared) }
     }
 

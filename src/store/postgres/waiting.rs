@@ -1,8 +1,9 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use sqlx::{AssertSqlSafe, PgPool, Row as _};
+use sqlx::{AssertSqlSafe, Row as _};
 
+use super::access::Access;
 use super::fault::Fault;
 use super::lane::Lane;
 use super::schema::Statements;
@@ -17,9 +18,9 @@ pub(super) struct Waiting {
 }
 
 impl Waiting {
-    pub(super) fn new(pool: PgPool, deadline: Duration, statements: &Statements) -> Self {
+    pub(super) fn new(access: &Access, deadline: Duration, statements: &Statements) -> Self {
         // In the order of the index, and no further than is asked, whatever the statistics say.
-        let lane = Lane::new("tower-webhook counts", pool, deadline, deadline).with("SET enable_bitmapscan = off");
+        let lane = Lane::new("tower-webhook counts", access, deadline, deadline).with("SET enable_bitmapscan = off");
         Self { lane, sql: statements.waiting.clone() }
     }
 

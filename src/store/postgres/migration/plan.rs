@@ -77,6 +77,16 @@ impl Catalogue {
 }
 
 impl Schema {
+    /// The query that [`is_complete`](Self::is_complete) reads.
+    pub(in super::super) fn catalogue(&self) -> &str {
+        &self.catalogue
+    }
+
+    /// Whether there is nothing to migrate.
+    pub(in super::super) fn is_complete(&self, row: &PgRow) -> Result<bool, sqlx::Error> {
+        Ok(self.next_change(&Catalogue::read(row)?).is_none())
+    }
+
     /// The next change that the table needs; `None`, if it is complete.
     pub(super) fn next_change(&self, found: &Catalogue) -> Option<Change> {
         if !found.has_table {

@@ -97,9 +97,9 @@ fn new_table() -> String {
 /// A statement for [`Bed::run`] that brings every end nearer.
 pub(crate) fn shift(time: Duration) -> String {
     let by = format!("interval '{} milliseconds'", time.as_millis());
-    format!(
-        "UPDATE events SET lease_until = lease_until - {by}, expires_at = expires_at - {by}, due_at = due_at - {by}"
-    )
+    let columns = ["lease_until", "expires_at", "due_at", "was_due_at", "body_until"];
+    let shifted = columns.map(|column| format!("{column} = {column} - {by}"));
+    format!("UPDATE events SET {}", shifted.join(", "))
 }
 
 /// A busy machine is not what most tests are about.

@@ -8,6 +8,7 @@ use super::PostgresStore;
 use super::access::Access;
 use super::schema::Statements;
 use super::table::TableName;
+use super::text::pause;
 use crate::error::{ConfigError, ConfigErrorKind};
 
 /// Configures a [`PostgresStore`].
@@ -32,6 +33,7 @@ pub struct PostgresStoreBuilder {
     table: TableName,
     deadline: Duration,
     purge_every: Option<Duration>,
+    completed_bodies: Option<Duration>,
 }
 
 impl PostgresStoreBuilder {
@@ -41,6 +43,7 @@ impl PostgresStoreBuilder {
             table: TableName::default(),
             deadline: Duration::from_millis(1_500),
             purge_every: Some(Duration::from_secs(60)),
+            completed_bodies: None,
         }
     }
 
@@ -111,10 +114,23 @@ impl PostgresStoreBuilder {
         self
     }
 
+    /// How long an inbox keeps heads and bodies of completed events; by default as long as their records.
+    ///
+    /// After this time, counted from the completion on the server's clock, [`get`](crate::inbox::Inbox::get) and
+    /// [`requeue`](crate::inbox::Inbox::requeue) treat them as gone, and the next purge removes them from the table. The record stays
+    /// until its retention is over, and still recognises duplicates. With zero, the statement that completes an event removes them,
+    /// [`complete_in`](crate::WebhookEvent::complete_in) included; [`COMPLETE_SQL`](super::COMPLETE_SQL) knows nothing of it. Waiting,
+    /// running and dead events keep theirs.
+    pub fn keep_completed_bodies(mut self, time: Duration) -> Self {
+        self.completed_bodies = Some(time);
+        self
+    }
+
     /// Builds the store. Nothing is connected before it is first asked.
     #[must_use]
     pub fn build(self) -> PostgresStore {
-        PostgresStore::from_parts(self.access, Statements::about(self.table), self.deadline, self.purge_every)
+        let statements = Statements::about(self.table, self.completed_bodies.map(pause));
+        PostgresStore::from_parts(self.access, statements, self.deadline, self.purge_every)
     }
 }
 
@@ -124,6 +140,7 @@ impl fmt::Debug for PostgresStoreBuilder {
             .field("table", &format_args!("{}", self.table))
             .field("deadline", &self.deadline)
             .field("purge_every", &self.purge_every)
+            .field("completed_bodies", &self.completed_bodies)
             .field("pooled", &self.access.pooled)
             .field("direct", &self.access.direct.is_some())
             .finish_non_exhaustive()

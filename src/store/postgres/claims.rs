@@ -1,3 +1,4 @@
+use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::time::Instant;
@@ -5,6 +6,7 @@ use tokio::time::Instant;
 use super::access::Access;
 use super::bell::Bell;
 use super::bid::{Bid, Bidden, ClaimSheet, Said, TakeoverSheet};
+use super::bound::Bound;
 use super::fault::{Fault, Remedy};
 use super::lane::Lane;
 use super::parcel::HEAVIEST;
@@ -42,13 +44,14 @@ impl Claims {
         statements: &Statements,
         settles: Group<Settles>,
         bell: Bell,
+        bound: &Arc<Bound>,
     ) -> Self {
         let Statements { claim, takeover, accept, accept_takeover, .. } = statements;
         Self {
             lane: Lane::new("tower-webhook claims", access, deadline, LOCK_TIMEOUT).telling_table_locks(statements),
             inline: Verbs { claim: ClaimSheet::inline(claim), takeover: TakeoverSheet::inline(takeover) },
             kept: Verbs { claim: ClaimSheet::kept(accept), takeover: TakeoverSheet::kept(accept_takeover) },
-            promotion: Promotion::new(statements),
+            promotion: Promotion::new(statements, bound.clone()),
             settles,
             bell,
         }

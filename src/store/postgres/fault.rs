@@ -61,6 +61,11 @@ impl Fault {
         self
     }
 
+    /// Whether time ran out.
+    pub(super) fn is_late(&self) -> bool {
+        self.kind == StoreErrorKind::TimedOut
+    }
+
     /// Whether fewer rows could be answered.
     pub(super) fn is_of_a_row(&self) -> bool {
         matches!(self.remedy, Remedy::Split | Remedy::Blocked)

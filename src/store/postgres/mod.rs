@@ -109,8 +109,10 @@
 mod access;
 mod bell;
 mod bid;
+mod bound;
 mod builder;
 mod check;
+mod choice;
 mod claims;
 mod ear;
 mod fault;
@@ -128,9 +130,11 @@ mod schema;
 mod settle;
 mod settles;
 mod store;
+mod strays;
 mod table;
 mod text;
 mod waiting;
+mod wanted;
 
 pub use self::{
     builder::PostgresStoreBuilder,

@@ -32,6 +32,8 @@ pub(super) struct Changed {
     pub(super) events: u64,
     /// The orders of those events.
     pub(super) orders: Vec<String>,
+    /// How many events were left as they are, because their bodies are gone.
+    pub(super) without_body: u64,
 }
 
 /// A statement about some events: what is before and what is after it is said which. Written anew for every question, so that
@@ -43,16 +45,17 @@ struct Which {
 }
 
 impl OperatorsSql {
-    pub(super) fn about(table: &TableName) -> Self {
-        let render = |sql| Arc::from(table.render(sql));
-        let which = |sql: &'static str| {
+    /// `keeping` has a statement that completes events say for how long their bodies are kept.
+    pub(super) fn about(table: &TableName, keeping: impl Fn(&str) -> String) -> Self {
+        let render = |sql: &str| Arc::from(table.render(sql));
+        let which = |sql: &str| {
             let (before, after) = sql.split_once(WHICH).unwrap_or((sql, ""));
             Which { before: render(before), after: render(after) }
         };
         Self {
             list: which(include_str!("sql/list.sql")),
             requeue: which(include_str!("sql/requeue.sql")),
-            discard: which(include_str!("sql/discard.sql")),
+            discard: which(&keeping(include_str!("sql/discard.sql"))),
             forget: which(DELETE_SQL),
             get: render(include_str!("sql/get.sql")),
             counts: render(include_str!("sql/counts.sql")),
@@ -126,7 +129,12 @@ impl Which {
     async fn change(&self, access: &Access, mut statement: QueryBuilder<Postgres>) -> Result<Changed, Fault> {
         statement.push(&*self.after);
         let row = access.fetch_one(statement.build().persistent(false)).await?;
-        Ok(Changed { events: row.try_get::<i64, _>(0)?.unsigned_abs(), orders: row.try_get(1)? })
+        let without_body: i64 = row.try_get(2)?;
+        Ok(Changed {
+            events: row.try_get::<i64, _>(0)?.unsigned_abs(),
+            orders: row.try_get(1)?,
+            without_body: without_body.unsigned_abs(),
+        })
     }
 
     /// The statement up to its conditions, for events in one of `states`.
@@ -188,6 +196,8 @@ fn kept(row: &PgRow) -> Result<KeptEvent, sqlx::Error> {
 fn whole(row: &PgRow) -> Result<KeptEvent, sqlx::Error> {
     let mut event = kept(row)?;
     event.failures = log::read(row.try_get::<Option<&str>, _>("failures")?.unwrap_or_default());
-    event.parcel = Some(parcel::read(row)?);
+    if !row.try_get::<bool, _>("without_body")? {
+        event.parcel = Some(parcel::read(row)?);
+    }
     Ok(event)
 }

@@ -7,19 +7,22 @@ use tokio::time::timeout;
 
 use super::access::Access;
 use super::fault::Fault;
+use super::schema::Statements;
 use crate::store::StoreError;
 use crate::telemetry;
 
-/// How many rows one statement deletes: few enough to be over in milliseconds.
+/// How many rows one statement deletes or changes: few enough to be over in milliseconds.
 const BATCH: i64 = 1_000;
 
 /// For one such statement, and the pool's connection for it.
 const DEADLINE: Duration = Duration::from_secs(30);
 
-/// Deletes what has expired, now and then.
+/// Deletes what has expired, and bodies that are kept no longer, now and then.
 pub(super) struct Purge {
     access: Access,
-    sql: Arc<str>,
+    delete: Arc<str>,
+    /// Removes bodies that are kept for a shorter time than their events.
+    remove_bodies: Arc<str>,
     /// `None`: only when asked.
     every: Option<Duration>,
     started: Instant,
@@ -28,8 +31,9 @@ pub(super) struct Purge {
 }
 
 impl Purge {
-    pub(super) fn new(access: Access, sql: Arc<str>, every: Option<Duration>) -> Self {
-        Self { access, sql, every, started: Instant::now(), due: AtomicU64::new(0) }
+    pub(super) fn new(access: Access, statements: &Statements, every: Option<Duration>) -> Self {
+        let (delete, remove_bodies) = (statements.purge.clone(), statements.purge_bodies.clone());
+        Self { access, delete, remove_bodies, every, started: Instant::now(), due: AtomicU64::new(0) }
     }
 
     /// There is traffic. Purges in the background if it is time: nothing to start, and nothing to stop.
@@ -50,14 +54,21 @@ impl Purge {
         });
     }
 
-    /// Deletes batch after batch until there is nothing left; how many rows there were.
+    /// Deletes what has expired, and removes bodies; how many rows were deleted.
     pub(super) async fn run(&self) -> Result<u64, Fault> {
+        let deleted = self.repeat(&self.delete).await?;
+        self.repeat(&self.remove_bodies).await?;
+        Ok(deleted)
+    }
+
+    /// Batch after batch until there is nothing left; how many rows there were.
+    async fn repeat(&self, sql: &Arc<str>) -> Result<u64, Fault> {
         let mut rows = 0;
         loop {
-            let statement = self.access.fetch_one(sqlx::query(AssertSqlSafe(self.sql.clone())).bind(BATCH));
-            let deleted: i64 = timeout(DEADLINE, statement).await.map_err(|_| Fault::timed_out())??.try_get(0)?;
-            rows += deleted.unsigned_abs();
-            if deleted < BATCH {
+            let statement = self.access.fetch_one(sqlx::query(AssertSqlSafe(sql.clone())).bind(BATCH));
+            let changed: i64 = timeout(DEADLINE, statement).await.map_err(|_| Fault::timed_out())??.try_get(0)?;
+            rows += changed.unsigned_abs();
+            if changed < BATCH {
                 return Ok(rows);
             }
         }

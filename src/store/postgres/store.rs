@@ -9,6 +9,7 @@ use super::PostgresStoreBuilder;
 use super::access::Access;
 use super::bell::Bell;
 use super::bid::{Bid, Bidden};
+use super::bound::Bound;
 use super::claims::Claims;
 use super::ear::Ear;
 use super::leases::Leases;
@@ -52,6 +53,7 @@ pub(super) struct Shared {
     settles: Group<Settles>,
     purge: Arc<Purge>,
     pub(super) leases: Group<Leases>,
+    pub(super) bound: Arc<Bound>,
     pub(super) waiting: Group<Waiting>,
     pub(super) bell: Bell,
     pub(super) ear: Ear,
@@ -96,7 +98,8 @@ impl PostgresStore {
         &self.shared.statements.schema
     }
 
-    /// Deletes the rows whose retention is over, in small batches, and says how many they were. This happens by itself too, unless
+    /// Deletes the rows whose retention is over, in small batches, and says how many they were; and removes bodies that are
+    /// [kept](PostgresStoreBuilder::keep_completed_bodies) no longer. This happens by itself too, unless
     /// the store is built with [`purge_by_hand`](PostgresStoreBuilder::purge_by_hand).
     ///
     /// # Errors
@@ -113,17 +116,19 @@ impl PostgresStore {
         purge_every: Option<Duration>,
     ) -> Self {
         let bell = Bell::new(&access, deadline, &statements);
-        let settles = Group::new(Settles::new(&access, deadline, &statements, bell.clone()));
+        let bound = Arc::new(Bound::new());
+        let settles = Group::new(Settles::new(&access, deadline, &statements, bell.clone(), &bound));
         let claims = [(); CLAIM_LANES]
-            .map(|()| Group::new(Claims::new(&access, deadline, &statements, settles.clone(), bell.clone())));
-        let leases = Group::new(Leases::new(&access, deadline, &statements, settles.clone()));
+            .map(|()| Group::new(Claims::new(&access, deadline, &statements, settles.clone(), bell.clone(), &bound)));
+        let leases = Group::new(Leases::new(&access, deadline, &statements, settles.clone(), &bound));
         let waiting = Group::new(Waiting::new(&access, deadline, &statements));
         let ear = Ear::new(access.clone(), statements.channel.clone());
-        let purge = Purge::new(access.clone(), statements.purge.clone(), purge_every);
+        let purge = Purge::new(access.clone(), &statements, purge_every);
         let enlistment = Enlistment::new(Dialect::Postgres, statements.complete.clone());
         let enlistment = if access.pooled { enlistment.unprepared() } else { enlistment };
         let purge = Arc::new(purge);
-        let shared = Shared { access, statements, enlistment, claims, settles, purge, leases, waiting, bell, ear };
+        let shared =
+            Shared { access, statements, enlistment, claims, settles, purge, leases, bound, waiting, bell, ear };
         Self { shared: Arc::new(shared) }
     }
 

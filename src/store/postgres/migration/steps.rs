@@ -4,7 +4,7 @@ use super::super::schema::SCHEMA_SQL;
 use super::super::table::TableName;
 
 /// The version that `sql/schema.sql` describes. A table of the release before versions were recorded has none: that is 1.
-pub(in super::super) const VERSION: u32 = 1;
+pub(in super::super) const VERSION: u32 = 2;
 
 const CATALOGUE_SQL: &str = include_str!("../sql/catalogue.sql");
 

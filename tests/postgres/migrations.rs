@@ -15,7 +15,7 @@ use tower_webhook::store::{Claim, ClaimRequest, ClaimToken, Completion, Hold, Po
 use tower_webhook::testing::TestSender;
 use tower_webhook::{HandlerError, Outcome, WebhookEvent, WebhookLayer};
 
-use crate::bed::{Bed, LEASE, WEEK, eventually, key, run_on, shared};
+use crate::bed::{Bed, LEASE, PATIENCE, WEEK, eventually, key, run_on, shared};
 use crate::support::logs::Logs;
 use crate::support::postgres_server::{PostgresServer, Settings};
 use crate::support::scheme;
@@ -62,8 +62,8 @@ async fn complete_table_is_neither_locked_nor_talked_about() {
     let mut other = server.connect().await;
     run_on(&mut other, bed.about("BEGIN; LOCK TABLE events IN ACCESS EXCLUSIVE MODE")).await;
     let (written, (logs, _guard)) = (server.log(), Logs::capture());
-    // With a lock on the table this would wait for as long as the test runs.
-    bed.store.migrate().await.expect("nothing to do");
+    let migrated = tokio::time::timeout(PATIENCE, bed.store.migrate()).await;
+    migrated.expect("no wait for the table").expect("nothing to do");
     let lines = logs.lines().into_iter().filter(|line| line.level <= tracing::Level::INFO);
     assert_eq!(lines.map(|line| line.text).collect::<Vec<_>>(), [""; 0]);
     assert_eq!(server.log(), written, "nor does the server have anything to say");

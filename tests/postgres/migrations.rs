@@ -15,7 +15,7 @@ use tower_webhook::store::{Claim, ClaimRequest, ClaimToken, Completion, Hold, Po
 use tower_webhook::testing::TestSender;
 use tower_webhook::{HandlerError, Outcome, WebhookEvent, WebhookLayer};
 
-use crate::bed::{Bed, LEASE, WEEK, eventually, key, run_on, shared};
+use crate::bed::{Bed, LEASE, PATIENCE, WEEK, eventually, key, run_on, shared};
 use crate::support::logs::Logs;
 use crate::support::postgres_server::{PostgresServer, Settings};
 use crate::support::scheme;
@@ -43,6 +43,12 @@ async fn shape(bed: &Bed) -> Vec<String> {
     rows.into_iter().map(|row| row.replace(&bed.table, "events")).collect()
 }
 
+/// What a new table has and this one has not. An index that a later release has no use for may be left.
+async fn missing(bed: &Bed, whole: &[String]) -> Vec<String> {
+    let there = shape(bed).await;
+    whole.iter().filter(|part| !there.contains(part)).cloned().collect()
+}
+
 async fn comment(bed: &Bed) -> Option<String> {
     let sql = bed.about("SELECT obj_description('events'::regclass, 'pg_class')");
     sqlx::query_scalar(AssertSqlSafe(sql)).fetch_one(&bed.pool).await.expect("the catalogue")
@@ -62,8 +68,8 @@ async fn complete_table_is_neither_locked_nor_talked_about() {
     let mut other = server.connect().await;
     run_on(&mut other, bed.about("BEGIN; LOCK TABLE events IN ACCESS EXCLUSIVE MODE")).await;
     let (written, (logs, _guard)) = (server.log(), Logs::capture());
-    // With a lock on the table this would wait for as long as the test runs.
-    bed.store.migrate().await.expect("nothing to do");
+    let migrated = tokio::time::timeout(PATIENCE, bed.store.migrate()).await;
+    migrated.expect("no wait for the table").expect("nothing to do");
     let lines = logs.lines().into_iter().filter(|line| line.level <= tracing::Level::INFO);
     assert_eq!(lines.map(|line| line.text).collect::<Vec<_>>(), [""; 0]);
     assert_eq!(server.log(), written, "nor does the server have anything to say");
@@ -126,7 +132,8 @@ async fn table_of_the_release_before_versions_becomes_that_of_a_new_one() {
     ))
     .await;
     old.store.migrate().await.expect("completed");
-    assert_eq!((shape(&old).await, comment(&old).await), (shape(&new).await, comment(&new).await));
+    assert_eq!(missing(&old, &shape(&new).await).await, [""; 0]);
+    assert_eq!(comment(&old).await, comment(&new).await);
     let leased = old.store.lease(&LeaseRequest::new(9, LEASE)).await.expect("an answer");
     assert_eq!(leased.iter().map(|event| &event.key).collect::<Vec<_>>(), [&queued], "what was waiting is run");
     assert_eq!(old.store.claim(&claim).await.expect("an answer"), Claim::Accepted { same_body: true });
@@ -215,7 +222,27 @@ async fn instances_that_complete_a_table_at_once_all_succeed() {
         for migrated in join_all(migrations).await {
             migrated.expect("no panic").expect("a whole table");
         }
-        assert_eq!(shape(&old).await, whole);
+        assert_eq!(missing(&old, &whole).await, [""; 0]);
+    }
+}
+
+/// During a deploy the release before versions migrates, too. It waits for the lock with a snapshot that `CONCURRENTLY` waits for:
+/// the server ends one of the two waits, and this release tries again.
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn release_before_versions_may_migrate_at_the_same_time() {
+    let bed = Bed::new().await;
+    let whole = shape(&bed).await;
+    let lock = i64::from_be_bytes(*b"webhooks");
+    let earlier = format!("SELECT pg_advisory_xact_lock({lock}); {}", SCHEMA_1.replace("webhook_events", &bed.table));
+    for _ in 0..5 {
+        bed.run("DROP INDEX events_dead, events_arrival").await;
+        let mut connections = [shared().connect().await, shared().connect().await];
+        let earlier =
+            connections.iter_mut().map(|connection| sqlx::raw_sql(AssertSqlSafe(&*earlier)).execute(connection));
+        // That release does not try again: its wait may be the one that is ended.
+        let (migrated, _) = futures_util::future::join(bed.store.migrate(), join_all(earlier)).await;
+        migrated.expect("a whole table");
+        assert_eq!(missing(&bed, &whole).await, [""; 0]);
     }
 }
 

@@ -300,6 +300,11 @@ async fn pooler_that_the_store_was_not_told_of_is_warned_about() {
     aware.migrate().await.expect("a table");
     let report = aware.check().await.expect("a report");
     assert!(report.behind_pooler && report.is_migrated && report.warnings.is_empty(), "{report:?}");
+    for (options, warnings) in [(server.options(), 0), (pooler.options(&server), 1)] {
+        let store = PostgresStore::builder(pooler.pool(&server)).pooled().direct(options).build();
+        let report = store.check().await.expect("a report");
+        assert_eq!(report.warnings.len(), warnings, "{report:?}");
+    }
 }
 
 #[tokio::test]

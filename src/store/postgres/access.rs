@@ -23,11 +23,16 @@ impl Access {
         (*self.pool.connect_options()).clone().application_name(name).statement_cache_capacity(prepared)
     }
 
-    /// For a connection that is a session, if there can be one.
-    pub(super) fn session_options(&self, name: &str) -> Option<PgConnectOptions> {
+    /// Whether there is a way to the server on which a connection is a session.
+    pub(super) fn has_sessions(&self) -> bool {
+        self.direct.is_some() || !self.pooled
+    }
+
+    /// For a connection that is a session, [if there can be one](Self::has_sessions).
+    pub(super) fn session_options(&self, name: &str) -> PgConnectOptions {
         match &self.direct {
-            Some(direct) => Some(direct.clone().application_name(name)),
-            None => (!self.pooled).then(|| self.options(name)),
+            Some(direct) => direct.clone().application_name(name),
+            None => self.options(name),
         }
     }
 

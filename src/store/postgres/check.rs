@@ -18,6 +18,9 @@ const PROBE: Duration = Duration::from_secs(10);
 
 const NAME: &str = "tower-webhook checks";
 
+const DIRECT_IS_POOLED: &str = "the options of PostgresStoreBuilder::direct lead to a pooler, too: workers are not woken, and migrate may \
+    leave its settings on sessions of others; name the server itself";
+
 impl PostgresStore {
     /// Claims, renews, releases and deletes an event of its own to see that the store works, and looks whether the server and the
     /// way to it are such that it keeps working. To be called once, at start-up, after [`migrate`](Self::migrate).
@@ -55,6 +58,10 @@ impl PostgresStore {
         let mut pair = [access.options(NAME).connect().await?, access.options(NAME).connect().await?];
         let behind_pooler = is_pooled(&mut pair).await?;
         let [mut connection, other] = pair;
+        let direct_is_pooled = match &access.direct {
+            Some(direct) => is_pooled(&mut [direct.connect().await?, direct.connect().await?]).await?,
+            None => false,
+        };
         let facts = sqlx::raw_sql(AssertSqlSafe(statements.facts.clone())).fetch_one(&mut connection).await?;
         let catalogue =
             sqlx::raw_sql(AssertSqlSafe(statements.migration.catalogue())).fetch_one(&mut connection).await?;
@@ -64,7 +71,8 @@ impl PostgresStore {
             is_migrated: statements.migration.is_complete(&catalogue)?,
             warnings: Vec::new(),
         };
-        let warnings = report.warnings_of(&facts, access)?;
+        let mut warnings = report.warnings_of(&facts, access)?;
+        warnings.extend(direct_is_pooled.then(|| DIRECT_IS_POOLED.to_owned()));
         for connection in [connection, other] {
             // Everything has been said; how they end is of no interest.
             let _ = connection.close().await;

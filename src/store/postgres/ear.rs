@@ -34,7 +34,7 @@ impl Ear {
     /// Has `heard` told of everything from now on. Asked again and again, it listens once.
     pub(super) fn listen(&self, heard: &Arc<Notify>) {
         // Behind a pooler nothing would be heard: workers see for themselves, every now and then.
-        if self.access.session_options("").is_none() {
+        if !self.access.has_sessions() {
             return;
         }
         let mut task = self.task.lock().unwrap_or_else(PoisonError::into_inner);
@@ -67,7 +67,7 @@ async fn keep_listening(access: Access, sql: Arc<str>, heard: Arc<Notify>) {
 
 /// Listens until the connection is lost.
 async fn listen(access: &Access, sql: &Arc<str>, heard: &Notify) -> Result<(), sqlx::Error> {
-    let Some(options) = access.session_options("tower-webhook listens") else { return Ok(()) };
+    let options = access.session_options("tower-webhook listens");
     let own = PgPoolOptions::new().max_connections(1).max_lifetime(None).idle_timeout(None).connect_lazy_with(options);
     let mut listener = PgListener::connect_with(&own).await?;
     listener.eager_reconnect(false);

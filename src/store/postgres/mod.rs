@@ -98,13 +98,13 @@
 //!
 //! Concurrent questions share a batch as always, so the round trips cost latency more than throughput. Handlers that
 //! use such a pool themselves keep to the same rules: every query inside of a transaction, and
-//! [`persistent(false)`](sqlx::query::Query::persistent), unless the pooler knows prepared statements.
+//! [`persistent(false)`](sqlx::query::Query::persistent), unless the pooler knows prepared statements. RDS Proxy may pin a session to
+//! each of the store's connections, since it does so for `SET` of any kind: nothing breaks, and those sessions are not shared.
 //!
 //! # What it needs
 //!
-//! PostgreSQL 14 or later. What the
-//! pool sets up per connection (`after_connect`) the connections of this store do not have: name the schema with
-//! [`table`](PostgresStoreBuilder::table), or set the search path in the connect options.
+//! PostgreSQL 14 or later. What the pool sets up per connection (`after_connect`) the connections of this store do not have: name
+//! the schema with [`table`](PostgresStoreBuilder::table), or set the search path in the connect options.
 
 mod access;
 mod bell;

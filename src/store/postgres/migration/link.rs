@@ -111,7 +111,7 @@ async fn change_in_transaction(pool: &PgPool, change: &Change, table: &TableName
         Change::Brief(sql) => brief(sql),
         Change::Index { sql, invalid } => {
             let size = format!("SELECT pg_relation_size('{}')", table.to_string().replace('\'', "''"));
-            let size: i64 = sqlx::raw_sql(AssertSqlSafe(size)).fetch_one(pool).await?.try_get(0)?;
+            let size: i64 = sqlx::raw_sql(AssertSqlSafe(brief(&size))).fetch_one(pool).await?.try_get(0)?;
             if size > LARGEST_BLOCKED {
                 return Ok(Done::NeedsSession);
             }

@@ -2,10 +2,10 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-use sqlx::{AssertSqlSafe, Row as _};
+use sqlx::{AssertSqlSafe, PgConnection, Row as _};
 use tokio::time::timeout;
 
-use super::access::Access;
+use super::access::{Access, in_transaction};
 use super::fault::Fault;
 use super::schema::Statements;
 use crate::store::StoreError;
@@ -56,22 +56,41 @@ impl Purge {
 
     /// Deletes what has expired, and removes bodies; how many rows were deleted.
     pub(super) async fn run(&self) -> Result<u64, Fault> {
-        let deleted = self.repeat(&self.delete).await?;
-        self.repeat(&self.remove_bodies).await?;
+        let connection = timeout(DEADLINE, self.access.pool.acquire()).await;
+        let mut connection = connection.map_err(|_| Fault::timed_out())??;
+        let purged = self.run_on(&mut connection).await;
+        if purged.is_err() {
+            // Given up half-way, it may be inside of a transaction: nobody is to get it from the pool.
+            drop(connection.detach());
+        }
+        purged
+    }
+
+    async fn run_on(&self, connection: &mut PgConnection) -> Result<u64, Fault> {
+        let deleted = self.repeat(connection, &self.delete).await?;
+        self.repeat(connection, &self.remove_bodies).await?;
         Ok(deleted)
     }
 
     /// Batch after batch until there is nothing left; how many rows there were.
-    async fn repeat(&self, sql: &Arc<str>) -> Result<u64, Fault> {
+    async fn repeat(&self, connection: &mut PgConnection, sql: &Arc<str>) -> Result<u64, Fault> {
         let mut rows = 0;
         loop {
-            let statement = self.access.fetch_one(sqlx::query(AssertSqlSafe(sql.clone())).bind(BATCH));
-            let changed: i64 = timeout(DEADLINE, statement).await.map_err(|_| Fault::timed_out())??.try_get(0)?;
+            let changed = timeout(DEADLINE, self.once(connection, sql)).await.map_err(|_| Fault::timed_out())??;
             rows += changed.unsigned_abs();
             if changed < BATCH {
                 return Ok(rows);
             }
         }
+    }
+
+    async fn once(&self, connection: &mut PgConnection, sql: &Arc<str>) -> Result<i64, sqlx::Error> {
+        let query = sqlx::query(AssertSqlSafe(sql.clone())).bind(BATCH);
+        let rows = match self.access.pooled {
+            true => in_transaction(connection, "BEGIN", query).await?,
+            false => query.fetch_all(connection).await?,
+        };
+        rows.first().ok_or(sqlx::Error::RowNotFound)?.try_get(0)
     }
 }
 

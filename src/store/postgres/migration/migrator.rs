@@ -44,20 +44,20 @@ impl<'a> Migrator<'a> {
     }
 
     async fn complete(&mut self) -> Result<(), Fault> {
-        let (mut since, mut pause, mut was_made) = (Instant::now(), FIRST_PAUSE, false);
+        let (mut since, mut pause, mut made) = (Instant::now(), FIRST_PAUSE, None);
         loop {
             let row = self.link.fetch(&self.schema.catalogue).await?;
             let Some(change) = self.schema.next_change(&Catalogue::read(&row)?) else { return Ok(()) };
             match self.link.change(&change, &self.schema.table).await {
                 Ok(Done::Changed) => {
-                    (since, pause, was_made) = (Instant::now(), FIRST_PAUSE, false);
+                    (since, pause, made) = (Instant::now(), FIRST_PAUSE, None);
                     continue;
                 }
                 // However long that takes: another migrator may be building a large index.
                 Ok(Done::Busy) => since = Instant::now(),
                 Ok(Done::NeedsSession) => return Err(Fault::refused(NEEDS_SESSION)),
-                // By somebody who does not ask for the migrator's lock. If it still misses, it is another table's.
-                Err(error) if is_made_already(&error) && !was_made => was_made = true,
+                // By another migrator, since the catalogue was looked at. If the same still misses, it is another table's.
+                Err(error) if is_made_already(&error) && made.as_ref() != Some(&change) => made = Some(change),
                 Err(error) if !passes(&error) => return Err(error.into()),
                 Err(error) if since.elapsed() >= PATIENCE => return Err(Fault::from(error).with_advice(TABLE_IN_USE)),
                 Err(_) => {}

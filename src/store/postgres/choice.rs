@@ -28,7 +28,7 @@ pub(super) struct Choice {
     kinds: Arc<str>,
     of_kinds: Arc<str>,
     /// By endpoint, or for all of them: the kind behind which to look next. There is none unless there are very many kinds.
-    places: Mutex<HashMap<Option<Box<str>>, (i64, i64)>>,
+    places: Mutex<HashMap<Option<Box<str>>, Hashes>>,
 }
 
 #[derive(Debug, PartialEq, Eq)]
@@ -40,9 +40,16 @@ struct Candidate {
     event_type: Option<String>,
 }
 
+/// A kind, as the index has it.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+struct Hashes {
+    endpoint: i64,
+    event_type: i64,
+}
+
 /// A kind, by its first event that is due.
 struct Kind {
-    hashes: (i64, i64),
+    hashes: Hashes,
     first: Option<First>,
 }
 
@@ -110,7 +117,7 @@ impl Choice {
             [] => vec![None],
             endpoints => endpoints.iter().cloned().map(Some).collect(),
         };
-        let after: Vec<Option<(i64, i64)>> = {
+        let after: Vec<Option<Hashes>> = {
             let places = self.places.lock().unwrap_or_else(PoisonError::into_inner);
             ranges.iter().map(|range| places.get(range).copied()).collect()
         };
@@ -119,8 +126,8 @@ impl Choice {
             sqlx::query(AssertSqlSafe(self.kinds.clone()))
                 .bind(bound)
                 .bind(ranges.iter().map(|name| name.as_deref()).collect::<Vec<_>>())
-                .bind(after.iter().map(|after| after.map(|(endpoint, _)| endpoint)).collect::<Vec<_>>())
-                .bind(after.iter().map(|after| after.map(|(_, event_type)| event_type)).collect::<Vec<_>>())
+                .bind(after.iter().map(|after| after.map(|hashes| hashes.endpoint)).collect::<Vec<_>>())
+                .bind(after.iter().map(|after| after.map(|hashes| hashes.event_type)).collect::<Vec<_>>())
                 .bind(wanted.full_endpoints())
                 .bind(number(most))
         };
@@ -148,15 +155,15 @@ impl Choice {
     async fn first_of(
         &self,
         lane: &Lane,
-        kinds: Vec<((i64, i64), usize)>,
+        kinds: Vec<(Hashes, usize)>,
         bound: Option<i64>,
         until: Instant,
     ) -> Result<Vec<Candidate>, Fault> {
         let query = || {
             sqlx::query(AssertSqlSafe(self.of_kinds.clone()))
                 .bind(bound)
-                .bind(kinds.iter().map(|((endpoint, _), _)| *endpoint).collect::<Vec<_>>())
-                .bind(kinds.iter().map(|((_, event_type), _)| *event_type).collect::<Vec<_>>())
+                .bind(kinds.iter().map(|(hashes, _)| hashes.endpoint).collect::<Vec<_>>())
+                .bind(kinds.iter().map(|(hashes, _)| hashes.event_type).collect::<Vec<_>>())
                 .bind(kinds.iter().map(|(_, room)| number(*room)).collect::<Vec<_>>())
         };
         read(&lane.run_until(until, query).await?).map_err(Into::into)
@@ -172,7 +179,7 @@ fn pick(candidates: &[Candidate], wanted: &Wanted) -> Vec<usize> {
 
 /// The kinds that the next events are of, and how many there is room for of each. An event of any other kind comes too late, or
 /// there is no room for it when its turn comes.
-fn with_room(kinds: Vec<Kind>, wanted: &Wanted) -> Vec<((i64, i64), usize)> {
+fn with_room(kinds: Vec<Kind>, wanted: &Wanted) -> Vec<(Hashes, usize)> {
     let mut due: Vec<_> = kinds.into_iter().filter_map(|kind| Some((kind.hashes, kind.first?))).collect();
     due.sort_unstable_by_key(|(_, first)| (first.due, first.arrival));
     let mut rooms = wanted.rooms();
@@ -196,7 +203,7 @@ fn read(rows: &[PgRow]) -> Result<Vec<Candidate>, sqlx::Error> {
 }
 
 fn kind(row: &PgRow) -> Result<Kind, sqlx::Error> {
-    let hashes = (row.try_get("endpoint_hash")?, row.try_get("type_hash")?);
+    let hashes = Hashes { endpoint: row.try_get("endpoint_hash")?, event_type: row.try_get("type_hash")? };
     let Some(due) = row.try_get("due")? else { return Ok(Kind { hashes, first: None }) };
     let first = First {
         due,

@@ -5,7 +5,7 @@ use super::super::record::{self, milliseconds};
 use super::super::store::{Shared, Way};
 use super::entry::{Entry, read, text};
 use super::scripts;
-use crate::inbox::{LAPSED, LeaseRequest, Leased};
+use crate::inbox::{KindLimits, LAPSED, LeaseRequest, Leased};
 use crate::store::ClaimToken;
 use crate::store::handed::{Handed, PutBack};
 
@@ -66,8 +66,13 @@ impl Shared {
     }
 
     fn lease_arguments(&self, request: &LeaseRequest<'_>, tokens: &[ClaimToken]) -> Vec<String> {
-        let LeaseRequest { endpoints, except_endpoints, except_types, .. } = request;
-        let numbers = [endpoints, except_endpoints, except_types].map(|names| names.len().to_string());
+        let full = |limits: Option<&KindLimits>| {
+            let full = limits.iter().flat_map(|limits| limits.left.iter().filter(|(_, left)| **left == 0));
+            full.map(|(kind, _)| kind.clone()).collect::<Vec<_>>()
+        };
+        let (except_endpoints, except_types) = (full(request.per_endpoint), full(request.per_type));
+        let endpoints = request.endpoints;
+        let numbers = [endpoints, &except_endpoints, &except_types].map(|names| names.len().to_string());
         let mut arguments = vec![
             self.prefix.to_string(),
             tokens.len().to_string(),
@@ -75,7 +80,7 @@ impl Shared {
             LAPSED.to_owned(),
         ];
         arguments.extend(numbers);
-        arguments.extend(endpoints.iter().chain(*except_endpoints).map(ToString::to_string));
+        arguments.extend(endpoints.iter().chain(&except_endpoints).map(ToString::to_string));
         arguments.extend(except_types.iter().map(|name| text(Some(name))));
         arguments.extend(tokens.iter().map(|token| record::token(*token)));
         arguments

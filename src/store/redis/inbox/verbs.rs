@@ -4,8 +4,8 @@ use std::time::Duration;
 use super::super::RedisStore;
 use super::Offer;
 use crate::EventKey;
-use crate::inbox::{Filter, Inbox, InboxCounts, KeptEvent, LeaseRequest, Leased, Page, Parcel, requeued};
-use crate::store::{Claim, ClaimRequest, Hold, StoreError};
+use crate::inbox::{Filter, Inbox, InboxCounts, KeptEvent, LeaseRequest, Leased, Page, Parcel, Requeued, requeued};
+use crate::store::{Claim, ClaimRequest, Hold, Store, StoreError};
 
 /// Events are kept in a Redis stream, and are as safe as the server's persistence makes them: see the
 /// [module](crate::store::redis#the-inbox). With `appendfsync everysec`, which is what Redis comes with, a crash loses up to a second or
@@ -14,6 +14,19 @@ impl Inbox for RedisStore {
     async fn accept(&self, claim: &ClaimRequest<'_>, parcel: &Parcel) -> Result<Claim, StoreError> {
         let offer = Offer::new(&self.shared, claim, parcel);
         self.acceptor(&offer.claim).ask(offer).await
+    }
+
+    async fn peek(&self, claim: &ClaimRequest<'_>) -> Result<Option<Claim>, StoreError> {
+        let answer = self.claim(claim).await?;
+        if matches!(answer, Claim::Fresh { .. }) {
+            let _ = self.release(claim.key, claim.token).await?;
+            return Ok(None);
+        }
+        Ok(Some(answer))
+    }
+
+    async fn start(&self, claim: &ClaimRequest<'_>) -> Result<Hold, StoreError> {
+        self.renew(claim).await
     }
 
     async fn lease(&self, request: &LeaseRequest<'_>) -> Result<Vec<Leased>, StoreError> {
@@ -44,8 +57,8 @@ impl Inbox for RedisStore {
         Ok(self.shared.get(key).await?)
     }
 
-    async fn requeue(&self, filter: &Filter, completed_too: bool) -> Result<u64, StoreError> {
-        Ok(self.shared.requeue(filter, requeued(completed_too)).await?)
+    async fn requeue(&self, filter: &Filter, completed_too: bool) -> Result<Requeued, StoreError> {
+        Ok(Requeued::new(self.shared.requeue(filter, requeued(completed_too)).await?, 0))
     }
 
     async fn discard(&self, filter: &Filter, retention: Duration) -> Result<u64, StoreError> {

@@ -12,6 +12,8 @@ mod cluster;
 mod conformance;
 #[path = "redis/connections.rs"]
 mod connections;
+#[path = "redis/full.rs"]
+mod full;
 #[path = "redis/harness.rs"]
 mod harness;
 #[path = "redis/inbox.rs"]

@@ -1,9 +1,12 @@
 //! A receiver on a Redis store.
 
 use std::collections::BTreeSet;
+use std::error::Error;
+use std::iter::successors;
+use std::time::Duration;
 
 use deadpool_redis::Pool;
-use tower_webhook::store::RedisStore;
+use tower_webhook::store::{ClaimRequest, ClaimToken, RedisStore, Store, StoreErrorKind};
 
 use crate::harness::pool;
 use crate::support::audited::Audited;
@@ -28,4 +31,15 @@ impl Receiver {
         let keys: BTreeSet<_> = keys.iter().map(|key| key.trim_start_matches("tower-webhook:").to_owned()).collect();
         self.ledger.check_keys(&keys, "no seed: nothing is random here");
     }
+}
+
+/// A claim is refused with an error that keeps the server's own word for it.
+pub(crate) async fn assert_refused(receiver: &Receiver, word: &str) {
+    let event = key("evt_refused");
+    let claim = receiver.store.claim(&ClaimRequest::new(&event, ClaimToken::random(), Duration::from_secs(30))).await;
+    let error = claim.expect_err("a refusal");
+    assert_eq!(error.kind(), StoreErrorKind::Unavailable);
+    let causes =
+        successors(error.source(), |cause: &&dyn Error| (*cause).source()).map(ToString::to_string).collect::<Vec<_>>();
+    assert!(causes.iter().any(|cause| cause.contains(word)), "{causes:?}");
 }

@@ -106,6 +106,7 @@ impl RedisStoreBuilder {
             prefix,
             timeout,
             claims_by_script: AtomicBool::new(false),
+            refuses_flags: AtomicBool::new(false),
         };
         RedisStore::from_parts(shared)
     }

@@ -42,6 +42,17 @@ impl Fault {
         matches!(self, Self::Redis(error) if error.detail().is_some_and(|words| words.contains("syntax error")))
     }
 
+    /// What a server says to a script whose first line it does not know: Redis 6 cannot compile it, others name the line.
+    pub(super) fn refuses_flags(&self) -> bool {
+        let is_about_flags = |words: &str| words.contains("compiling script") || words.contains("shebang");
+        matches!(self, Self::Redis(error) if error.detail().is_some_and(is_about_flags))
+    }
+
+    /// Whether the server is at its `maxmemory`.
+    pub(super) fn is_out_of_memory(&self) -> bool {
+        matches!(self, Self::Redis(error) if says(error, "OOM"))
+    }
+
     pub(super) fn is_no_script(&self) -> bool {
         matches!(self, Self::Redis(error) if error.kind() == ErrorKind::Server(ServerErrorKind::NoScript))
     }

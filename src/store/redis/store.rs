@@ -11,7 +11,7 @@ use super::inbox::{Acceptor, Listener};
 use super::lane::Lane;
 use super::record::{self, Record, State, milliseconds};
 use super::replicas::Replicas;
-use super::script::{self, Call};
+use super::script::{self, Call, Flags, Script};
 use super::{RedisPool, RedisStoreBuilder};
 use crate::store::group::Group;
 use crate::store::{Claim, ClaimRequest, ClaimToken, Completion, Fingerprint, Hold, Store, StoreError};
@@ -36,6 +36,8 @@ pub(super) struct Shared {
     pub(super) replicas: Option<Replicas>,
     /// The server does not know `SET` with both `NX` and `GET`.
     pub(super) claims_by_script: AtomicBool,
+    /// The server does not know the flags of scripts.
+    pub(super) refuses_flags: AtomicBool,
     pub(super) listener: Listener,
 }
 
@@ -84,7 +86,7 @@ impl Store for RedisStore {
         if let Some(hold) = self.shared.renew_leased(claim).await? {
             return Ok(hold);
         }
-        let answer = self.shared.put(Way::InOrder, claim, &record::running(claim), claim.lease).await?;
+        let answer = self.shared.put(&script::PUT, Way::InOrder, claim, &record::running(claim), claim.lease).await?;
         Ok(if answer.found.is_none() { Hold::Held } else { Hold::Lost })
     }
 
@@ -93,7 +95,8 @@ impl Store for RedisStore {
             return Ok(hold);
         }
         let value = record::settled(claim, completion);
-        let answer = self.shared.put(Way::Replicated, claim, &value, completion.retention).await?;
+        let put = self.shared.either(&script::PUT, &script::PUT_OR_REPEAT);
+        let answer = self.shared.put(put, Way::Replicated, claim, &value, completion.retention).await?;
         // What is found here is settled, or runs under another token.
         if answer.found.is_some_and(|found| found.token != claim.token) {
             return Ok(Hold::Lost);
@@ -177,32 +180,58 @@ impl Shared {
                 answer => return answer,
             }
         }
-        self.put(Way::Replicated, request, &value, request.lease).await
+        let claim = self.either(&script::CLAIM, &script::CLAIM_OR_REPEAT);
+        self.put(claim, Way::Replicated, request, &value, request.lease).await
     }
 
+    /// The server is older than Redis 7, which is also the first that knows the flags of scripts.
     fn claim_by_script_from_now_on(&self) {
+        self.refuses_flags.store(true, Ordering::Relaxed);
         if !self.claims_by_script.swap(true, Ordering::Relaxed) {
             telemetry::redis_claims_by_script();
         }
     }
 
-    /// Writes where there is nothing, or a running claim under the same token.
-    async fn put(&self, way: Way, claim: &ClaimRequest<'_>, value: &str, time: Duration) -> Result<Answer, Fault> {
-        let (key, holder, time) = (self.key(claim.key), record::holder(claim.token), milliseconds(time).to_string());
-        let arguments = [holder.as_bytes(), value.as_bytes(), time.as_bytes()];
-        let put = match (way, &self.replicas) {
-            (Way::Replicated, Some(_)) => &script::PUT_OR_REPEAT,
-            _ => &script::PUT,
-        };
-        self.run(way, &put.call(&key, &arguments)).await.and_then(Answer::read)
+    /// The script to use where no replica is to confirm the write, or the other one.
+    fn either(&self, put: &'static Script, put_or_repeat: &'static Script) -> &'static Script {
+        if self.replicas.is_some() { put_or_repeat } else { put }
     }
 
+    /// Writes where there is nothing, or a running claim under the same token.
+    async fn put(
+        &self,
+        script: &Script,
+        way: Way,
+        claim: &ClaimRequest<'_>,
+        value: &str,
+        time: Duration,
+    ) -> Result<Answer, Fault> {
+        let (key, holder, time) = (self.key(claim.key), record::holder(claim.token), milliseconds(time).to_string());
+        let arguments = [holder.as_bytes(), value.as_bytes(), time.as_bytes()];
+        self.run(way, &script.call(&key, &arguments)).await.and_then(Answer::read)
+    }
+
+    /// Runs a script with its flags, and without them on a server that turns out not to know them.
     pub(super) async fn run(&self, way: Way, call: &Call<'_>) -> Result<Reply, Fault> {
-        if way == Way::InOrder {
-            return self.ask(way, call.key, &call.in_full()).await;
+        if self.refuses_flags.load(Ordering::Relaxed) || !call.has_flags() {
+            return self.run_with(Flags::Unknown, way, call).await;
         }
-        match self.ask(way, call.key, &call.by_hash()).await {
-            Err(fault) if fault.is_no_script() => self.ask(way, call.key, &call.in_full()).await,
+        match self.run_with(Flags::Known, way, call).await {
+            Err(fault) if fault.refuses_flags() => {
+                self.refuses_flags.store(true, Ordering::Relaxed);
+                // A renewal is not repeated. The claim before it has told of Redis 6 already; this is a server of another kind.
+                if way == Way::InOrder { Err(fault) } else { self.run_with(Flags::Unknown, way, call).await }
+            }
+            reply => reply,
+        }
+    }
+
+    async fn run_with(&self, flags: Flags, way: Way, call: &Call<'_>) -> Result<Reply, Fault> {
+        if way == Way::InOrder {
+            return self.ask(way, call.key, &call.in_full(flags)).await;
+        }
+        match self.ask(way, call.key, &call.by_hash(flags)).await {
+            Err(fault) if fault.is_no_script() => self.ask(way, call.key, &call.in_full(flags)).await,
             reply => reply,
         }
     }

@@ -115,3 +115,29 @@ async fn full_old_server_stores_completions_when_it_has_room() {
     assert_eq!(receiver.handler.runs(), 1);
     receiver.check(&old.server);
 }
+
+#[tokio::test]
+async fn check_of_a_full_server_is_a_warning_and_no_error() {
+    let server = RedisServer::with(&["--appendonly", "yes"]);
+    server.command(&["ACL", "SETUSER", "silent", "on", ">pw", "~*", "+@all", "-info", "-config"]);
+    let hidden = pool_of(&format!("redis://silent:pw@{}/", server.address()));
+    fill(&server);
+    for (pool, warnings) in [(pool(&server), 1), (hidden, 3)] {
+        let store = RedisStore::new(pool);
+        let report = store.check().await.expect("a report");
+        let of_memory = report.warnings.iter().filter(|warning| warning.contains("at its maxmemory")).count();
+        assert_eq!((of_memory, report.warnings.len()), (1, warnings), "{report:?}");
+        assert_eq!(server.keys().len(), 0, "nothing of the check is left");
+    }
+    make_room(&server);
+    let report = RedisStore::new(pool(&server)).check().await.expect("a report");
+    assert_eq!(report.warnings, Vec::<String>::new());
+}
+
+#[tokio::test]
+async fn check_of_a_full_old_server_is_a_warning_and_no_error() {
+    let old = OldServer::start().await;
+    fill(&old.server);
+    let report = RedisStore::new(pool_of(&old.url())).check().await.expect("a report");
+    assert!(report.warnings.iter().any(|warning| warning.contains("at its maxmemory")), "{report:?}");
+}

@@ -8,9 +8,11 @@ use tokio::time::timeout;
 
 use super::line::Line;
 use super::replicas::Replicas;
+use super::report::FULL;
+use super::store::Answer;
 use super::{RedisNode, RedisReport, RedisStore};
 use crate::key::RESERVED;
-use crate::store::{Claim, ClaimRequest, ClaimToken, Store, StoreError};
+use crate::store::{ClaimRequest, ClaimToken, Store, StoreError};
 use crate::{EventKey, telemetry};
 
 /// How long the event that is claimed to see whether it works is kept, if it cannot be released.
@@ -24,6 +26,9 @@ type Nodes<T> = BTreeMap<Option<String>, T>;
 impl RedisStore {
     /// Claims, renews and releases an event of its own to see that the store works, and looks whether the server is configured
     /// to keep what it is told. To be called once, at start-up.
+    ///
+    /// A server at its `maxmemory` refuses the claim. That is a warning and no error: events that were claimed or accepted before
+    /// can end there, and whoever works them off has to start.
     ///
     /// Warnings are in the report and told to `tracing`, there even if the store does not work, since they may say why.
     /// Whether they are reason enough not to start is the caller's decision:
@@ -50,28 +55,42 @@ impl RedisStore {
             nodes.push(RedisNode::default());
         }
         let wanted = self.shared.replicas.as_ref().map_or(0, Replicas::wanted);
-        let warnings: Vec<_> = nodes.iter().flat_map(|node| node.warnings(wanted)).collect();
+        let mut warnings: Vec<_> = nodes.iter().flat_map(|node| node.warnings(wanted)).collect();
+        if matches!(tried, Ok(true)) && !nodes.iter().any(RedisNode::is_full) {
+            warnings.push(FULL.to_owned());
+        }
         warnings.iter().for_each(|warning| telemetry::redis_warned(warning));
         tried?;
         let claims_by_script = self.shared.claims_by_script.load(Ordering::Relaxed);
         Ok(RedisReport { nodes, claims_by_script, warnings })
     }
 
-    /// Under an id that no sender can use.
-    async fn try_out(&self) -> Result<(), StoreError> {
+    /// Tries the verbs under an id that no sender can use, and says whether the server is full.
+    async fn try_out(&self) -> Result<bool, StoreError> {
         for lane in &self.shared.lanes {
             lane.line().await?;
         }
         let token = ClaimToken::random();
         let key = EventKey::new("", None, &format!("{RESERVED}check:{token}"));
         let claim = ClaimRequest::new(&key, token, PROBE);
-        match self.claim(&claim).await? {
-            Claim::Fresh { .. } => {}
-            found => return Err(StoreError::corrupt(format!("an event that nobody knows of is {found:?}"))),
+        let (is_full, confirmed) = match self.shared.claim(&claim).await {
+            Ok(Answer { found: None, confirmed }) => (false, confirmed),
+            Ok(Answer { found: Some(found), .. }) => {
+                return Err(StoreError::corrupt(format!("an event that nobody knows of is {found:?}")));
+            }
+            Err(fault) if fault.is_out_of_memory() => (true, Ok(())),
+            Err(fault) => return Err(fault.into()),
+        };
+        if is_full {
+            // A full Redis 6 refuses renewals, too. Deletions it takes, and they tell which of the two it is.
+            let _ = self.release(&key, token).await?;
         }
-        let _ = self.renew(&claim).await?;
-        let _ = self.release(&key, token).await?;
-        Ok(())
+        if !(is_full && self.shared.refuses_flags.load(Ordering::Relaxed)) {
+            let _ = self.renew(&claim).await?;
+            let _ = self.release(&key, token).await?;
+        }
+        confirmed?;
+        Ok(is_full)
     }
 
     /// None, if none says anything.

@@ -167,7 +167,7 @@ impl Record {
 }
 
 impl Shared {
-    async fn claim(&self, request: &ClaimRequest<'_>) -> Result<Answer, Fault> {
+    pub(super) async fn claim(&self, request: &ClaimRequest<'_>) -> Result<Answer, Fault> {
         let value = record::running(request);
         if !self.claims_by_script.load(Ordering::Relaxed) {
             let key = self.key(request.key);

@@ -4,6 +4,8 @@
 
 mod support;
 
+#[path = "redis/breaks.rs"]
+mod breaks;
 #[path = "redis/check.rs"]
 mod check;
 #[path = "redis/cluster.rs"]

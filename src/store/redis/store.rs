@@ -8,7 +8,7 @@ use xxhash_rust::xxh3::xxh3_64;
 
 use super::fault::Fault;
 use super::inbox::{Acceptor, Listener};
-use super::lane::Lane;
+use super::lane::{Lane, OnBreak};
 use super::record::{self, Record, State, milliseconds};
 use super::replicas::Replicas;
 use super::script::{self, Call, Flags, Script};
@@ -131,11 +131,17 @@ impl fmt::Debug for RedisStore {
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Way {
     Shared,
-    /// By the same connections, in one step: a renewal that has to be repeated, because the server does not have its script,
-    /// would be behind a release that was sent meanwhile, and bring the claim back.
+    /// By the same connections, in one step and once: a renewal that is repeated, because the server does not have its script or
+    /// because the connection broke, would be behind a release that was sent meanwhile, and bring the claim back.
     InOrder,
     /// By connections where replicas can be waited for, if any are to be.
     Replicated,
+}
+
+impl Way {
+    fn on_break(self) -> OnBreak {
+        if self == Self::InOrder { OnBreak::Fail } else { OnBreak::Repeat }
+    }
 }
 
 /// What was in the way of a write, and whether enough replicas have it, or what was written.
@@ -239,7 +245,7 @@ impl Shared {
     async fn ask(&self, way: Way, key: &str, command: &Cmd) -> Result<Reply, Fault> {
         match (way, &self.replicas) {
             (Way::Replicated, Some(replicas)) => replicas.ask(command).await,
-            _ => Ok((self.lane(key).ask(command, None).await?.0, Ok(()))),
+            _ => Ok((self.lane(key).ask(command, None, way.on_break()).await?.0, Ok(()))),
         }
     }
 

@@ -32,6 +32,8 @@ mod refusals;
 mod replication;
 #[path = "redis/restart.rs"]
 mod restart;
+#[path = "redis/rights.rs"]
+mod rights;
 #[path = "redis/secrecy.rs"]
 mod secrecy;
 #[path = "redis/sentinel.rs"]

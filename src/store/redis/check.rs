@@ -45,9 +45,9 @@ impl RedisStore {
     ///
     /// # Errors
     ///
-    /// If the server cannot be reached, is a replica, or refuses what the store needs: `SET`, `GET` and `DEL`, `EVAL` and
-    /// `EVALSHA`, and `WAIT` where replicas are asked for, or if too few of these confirm. `INFO` and `CONFIG GET` are not
-    /// needed; without them the report knows less.
+    /// If the server cannot be reached, is a replica, or refuses what the store needs: a [right](super#the-rights-that-it-needs) that
+    /// is missing is named. If too few replicas confirm, where any are asked for. A right that only an inbox needs is a warning, for a
+    /// user who has some of them.
     pub async fn check(&self) -> Result<RedisReport, StoreError> {
         let tried = self.try_out().await;
         let mut nodes = self.nodes().await;
@@ -56,8 +56,8 @@ impl RedisStore {
         }
         let wanted = self.shared.replicas.as_ref().map_or(0, Replicas::wanted);
         let mut warnings: Vec<_> = nodes.iter().flat_map(|node| node.warnings(wanted)).collect();
-        if matches!(tried, Ok(true)) && !nodes.iter().any(RedisNode::is_full) {
-            warnings.push(FULL.to_owned());
+        if let Ok(tried) = &tried {
+            warnings.extend(tried.warnings(&nodes));
         }
         warnings.iter().for_each(|warning| telemetry::redis_warned(warning));
         tried?;
@@ -65,8 +65,8 @@ impl RedisStore {
         Ok(RedisReport { nodes, claims_by_script, warnings })
     }
 
-    /// Tries the verbs under an id that no sender can use, and says whether the server is full.
-    async fn try_out(&self) -> Result<bool, StoreError> {
+    /// Tries the verbs and the rights that they need, under ids that no sender can use.
+    async fn try_out(&self) -> Result<Tried, StoreError> {
         for lane in &self.shared.lanes {
             lane.line().await?;
         }
@@ -81,6 +81,11 @@ impl RedisStore {
             Err(fault) if fault.is_out_of_memory() => (true, Ok(())),
             Err(fault) => return Err(fault.into()),
         };
+        let missing =
+            self.shared.missing_rights(&EventKey::new("", None, &format!("{RESERVED}rights:{token}"))).await?;
+        if !missing.of_store.is_empty() {
+            return Err(StoreError::unavailable(format!("the user of the server lacks {}", listed(&missing.of_store))));
+        }
         if is_full {
             // A full Redis 6 refuses renewals, too. Deletions it takes, and they tell which of the two it is.
             let _ = self.release(&key, token).await?;
@@ -90,7 +95,7 @@ impl RedisStore {
             let _ = self.release(&key, token).await?;
         }
         confirmed?;
-        Ok(is_full)
+        Ok(Tried { is_full, missing_of_inbox: missing.of_inbox })
     }
 
     /// None, if none says anything.
@@ -118,6 +123,31 @@ impl RedisStore {
         let told = answer.ok().and_then(Result::ok).unwrap_or_default();
         told.into_iter().filter_map(|(address, value)| Some((address, from_redis_value(value).ok()?))).collect()
     }
+}
+
+/// What was found where the store works.
+struct Tried {
+    is_full: bool,
+    missing_of_inbox: Vec<String>,
+}
+
+impl Tried {
+    /// What the nodes themselves do not tell.
+    fn warnings(&self, nodes: &[RedisNode]) -> Vec<String> {
+        let is_told = nodes.iter().any(RedisNode::is_full);
+        let full = (self.is_full && !is_told).then(|| FULL.to_owned());
+        let rights = (!self.missing_of_inbox.is_empty()).then(|| {
+            let rights = listed(&self.missing_of_inbox);
+            format!("the user of the server lacks {rights}: an inbox does not work without")
+        });
+        full.into_iter().chain(rights).collect()
+    }
+}
+
+/// Rights as an administrator grants them.
+fn listed(rights: &[String]) -> String {
+    let rights: Vec<_> = rights.iter().map(|right| format!("+{right}")).collect();
+    format!("the rights {}", rights.join(" "))
 }
 
 async fn ask_nodes(line: Line, question: &Cmd) -> RedisResult<Nodes<Value>> {

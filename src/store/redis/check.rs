@@ -82,7 +82,7 @@ impl RedisStore {
             Err(fault) => return Err(fault.into()),
         };
         let missing =
-            self.shared.missing_rights(&EventKey::new("", None, &format!("{RESERVED}rights:{token}"))).await?;
+            self.shared.missing_rights(&EventKey::new("", None, &format!("{RESERVED}check:{token}:rights"))).await?;
         if !missing.of_store.is_empty() {
             return Err(StoreError::unavailable(format!("the user of the server lacks {}", listed(&missing.of_store))));
         }

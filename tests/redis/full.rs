@@ -5,10 +5,9 @@ use std::time::Duration;
 use tower_webhook::Outcome;
 use tower_webhook::store::{Claim, ClaimRequest, ClaimToken, Completion, Hold, RedisStore, Store};
 
-use crate::harness::{cluster_pool, pool, pool_of};
+use crate::harness::{PATIENT, cluster_pool, pool, pool_of, store};
 use crate::old_server::OldServer;
 use crate::receiver::{Receiver, assert_refused, assert_unavailable, key};
-use crate::support::checker::Ledger;
 use crate::support::redis_server::{RedisCluster, RedisServer};
 
 const LEASE: Duration = Duration::from_secs(30);
@@ -27,7 +26,7 @@ fn make_room(server: &RedisServer) {
 async fn row_29_full_server_refuses_claims_and_stores_completions() {
     let server = RedisServer::start();
     let receiver = Receiver::on(&server);
-    let elsewhere = Receiver::over(RedisStore::new(pool(&server)), receiver.ledger.clone());
+    let elsewhere = Receiver::patient(store(pool(&server)), receiver.ledger.clone());
     assert_eq!(receiver.deliver("evt_0").await.outcome, Some(Outcome::Completed));
     receiver.handler.hold();
     let running = receiver.spawn("evt_2");
@@ -54,8 +53,12 @@ async fn row_29_full_server_refuses_claims_and_stores_completions() {
 async fn full_server_renews_releases_and_completes_whatever_scripts_it_knows() {
     let server = RedisServer::start();
     let _replica = RedisServer::replica_of(&server);
-    let plain = RedisStore::new(pool(&server));
-    let replicated = RedisStore::builder(pool(&server)).replicas(1).replica_timeout(Duration::from_secs(30)).build();
+    let plain = store(pool(&server));
+    let replicated = RedisStore::builder(pool(&server))
+        .timeout(PATIENT)
+        .replicas(1)
+        .replica_timeout(Duration::from_secs(30))
+        .build();
     for (n, store) in [plain, replicated].iter().enumerate() {
         let (kept, given_up) = (key(&format!("kept_{n}")), key(&format!("given_up_{n}")));
         let (kept, given_up) = (
@@ -82,7 +85,7 @@ async fn full_server_renews_releases_and_completes_whatever_scripts_it_knows() {
 #[tokio::test(flavor = "multi_thread")]
 async fn full_cluster_stores_completions() {
     let cluster = RedisCluster::start();
-    let receiver = Receiver::over(RedisStore::new(cluster_pool(&cluster)), Ledger::default());
+    let receiver = Receiver::with_pool(cluster_pool(&cluster));
     receiver.handler.hold();
     let running: Vec<_> = (0..9).map(|n| receiver.spawn(&format!("evt_{n}"))).collect();
     receiver.handler.started(9).await;
@@ -123,14 +126,14 @@ async fn check_of_a_full_server_is_a_warning_and_no_error() {
     let hidden = pool_of(&format!("redis://silent:pw@{}/", server.address()));
     fill(&server);
     for (pool, warnings) in [(pool(&server), 1), (hidden, 3)] {
-        let store = RedisStore::new(pool);
+        let store = store(pool);
         let report = store.check().await.expect("a report");
         let of_memory = report.warnings.iter().filter(|warning| warning.contains("at its maxmemory")).count();
         assert_eq!((of_memory, report.warnings.len()), (1, warnings), "{report:?}");
         assert_eq!(server.keys().len(), 0, "nothing of the check is left");
     }
     make_room(&server);
-    let report = RedisStore::new(pool(&server)).check().await.expect("a report");
+    let report = store(pool(&server)).check().await.expect("a report");
     assert_eq!(report.warnings, Vec::<String>::new());
 }
 
@@ -138,6 +141,6 @@ async fn check_of_a_full_server_is_a_warning_and_no_error() {
 async fn check_of_a_full_old_server_is_a_warning_and_no_error() {
     let old = OldServer::start().await;
     fill(&old.server);
-    let report = RedisStore::new(pool_of(&old.url())).check().await.expect("a report");
+    let report = store(pool_of(&old.url())).check().await.expect("a report");
     assert!(report.warnings.iter().any(|warning| warning.contains("at its maxmemory")), "{report:?}");
 }

@@ -32,6 +32,9 @@ for _, key in ipairs(redis.call('KEYS', ARGV[1])) do
   end
 end";
 
+/// How long a server may take that answers at all.
+pub(crate) const PATIENT: Duration = Duration::from_secs(20);
+
 const CLEAR: &str = "for _, key in ipairs(redis.call('KEYS', ARGV[1])) do redis.call('DEL', key) end";
 
 pub(crate) fn pool(server: &RedisServer) -> Pool {
@@ -44,6 +47,11 @@ pub(crate) fn pool_of(url: &str) -> Pool {
 
 pub(crate) fn cluster_pool(cluster: &RedisCluster) -> cluster::Pool {
     cluster::Config::from_urls(cluster.urls()).create_pool(Some(Runtime::Tokio1)).expect("a pool")
+}
+
+/// A store that has time enough on a busy machine.
+pub(crate) fn store(pool: impl Into<RedisPool>) -> RedisStore {
+    RedisStore::builder(pool).timeout(PATIENT).build()
 }
 
 /// Gives every check a store under a prefix of its own, and empties the last one.

@@ -5,10 +5,10 @@ use std::error::Error;
 use std::iter::successors;
 use std::time::Duration;
 
-use deadpool_redis::Pool;
+use tower_webhook::store::redis::RedisPool;
 use tower_webhook::store::{ClaimRequest, ClaimToken, RedisStore, Store, StoreErrorKind};
 
-use crate::harness::pool;
+use crate::harness::{PATIENT, pool, store};
 use crate::support::audited::Audited;
 pub(crate) use crate::support::audited::{assert_unavailable, eventually, key};
 use crate::support::checker::Ledger;
@@ -21,8 +21,18 @@ impl Receiver {
         Self::with_pool(pool(server))
     }
 
-    pub(crate) fn with_pool(pool: Pool) -> Self {
-        Self::over(RedisStore::new(pool), Ledger::default())
+    pub(crate) fn with_pool(pool: impl Into<RedisPool>) -> Self {
+        Self::patient(store(pool), Ledger::default())
+    }
+
+    /// Has time enough on a busy machine, if the store has.
+    pub(crate) fn patient(store: RedisStore, ledger: Ledger) -> Self {
+        Self::configured(store, ledger, |layer| layer.claim_deadline(2 * PATIENT).expect("a duration"))
+    }
+
+    /// Gives up soon, for servers that do not answer.
+    pub(crate) fn hasty(pool: impl Into<RedisPool>) -> Self {
+        Self::patient(RedisStore::builder(pool).timeout(Duration::from_secs(3)).build(), Ledger::default())
     }
 
     /// Never lost, never doubled, never let in.

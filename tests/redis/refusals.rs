@@ -7,9 +7,8 @@ use axum::http::StatusCode;
 use tokio::task::spawn_blocking;
 use tower_webhook::Outcome;
 use tower_webhook::rejection::RejectionKind;
-use tower_webhook::store::RedisStore;
 
-use crate::harness::pool;
+use crate::harness::{pool, store};
 use crate::receiver::{Receiver, assert_refused, assert_unavailable, eventually};
 use crate::support::redis_server::RedisServer;
 
@@ -17,7 +16,7 @@ use crate::support::redis_server::RedisServer;
 async fn row_30_scripts_flushed_under_traffic_cost_nothing() {
     let server = RedisServer::start();
     let receiver = Receiver::on(&server);
-    let elsewhere = Receiver::over(RedisStore::new(pool(&server)), receiver.ledger.clone());
+    let elsewhere = Receiver::patient(store(pool(&server)), receiver.ledger.clone());
     let deliveries: Vec<_> = (0..300).map(|n| receiver.spawn(&format!("evt_{}", n % 100))).collect();
     for _ in 0..50 {
         server.command(&["SCRIPT", "FLUSH"]);
@@ -84,10 +83,10 @@ async fn row_31_loading_server_is_a_503() {
 #[tokio::test(flavor = "multi_thread")]
 async fn row_31_sleeping_server_is_a_503_and_then_as_before() {
     let server = Arc::new(RedisServer::start());
-    let receiver = Receiver::on(&server);
+    let receiver = Receiver::hasty(pool(&server));
     receiver.store.check().await.expect("a server that works");
     let asleep = server.clone();
-    let sleeping = spawn_blocking(move || asleep.command(&["DEBUG", "SLEEP", "4"]));
+    let sleeping = spawn_blocking(move || asleep.command(&["DEBUG", "SLEEP", "10"]));
     // It may not have fallen asleep yet, or only after a claim: then the event is done, and known here.
     let tries = AtomicUsize::new(0);
     let id = || format!("evt_{}", tries.fetch_add(1, Ordering::Relaxed));

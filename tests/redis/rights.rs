@@ -9,7 +9,7 @@ use tower_webhook::Outcome;
 use tower_webhook::store::{Claim, ClaimRequest, ClaimToken, Completion, Hold, RedisStore, Store};
 use tower_webhook::testing::conformance;
 
-use crate::harness::{Shifting, pool_of};
+use crate::harness::{PATIENT, Shifting, pool_of, store};
 use crate::inbox::site::Site;
 use crate::receiver::{Receiver, eventually, key};
 use crate::support::checker::Ledger;
@@ -94,7 +94,7 @@ async fn inbox_conforms_with_the_documented_rights() {
 #[tokio::test(flavor = "multi_thread")]
 async fn documented_rights_suffice_for_a_worker() {
     let server = RedisServer::start();
-    let store = RedisStore::new(user(&server, "webhooks", &inbox(), "tower-webhook:"));
+    let store = store(user(&server, "webhooks", &inbox(), "tower-webhook:"));
     let report = store.check().await.expect("a report");
     assert!(!report.warnings.iter().any(|warning| warning.contains("right")), "{report:?}");
     let site = Site::over(store);
@@ -121,7 +121,7 @@ async fn every_right_that_a_store_lacks_is_an_error_that_names_it() {
         server.command(&["SCRIPT", "FLUSH"]);
         let denied = format!("-{right}");
         let rights = [&rights[..], &[denied.as_str()]].concat();
-        let store = RedisStore::new(user(&server, right, &rights, "tower-webhook:"));
+        let store = store(user(&server, right, &rights, "tower-webhook:"));
         let error = store.check().await.expect_err("a right is missing");
         let source = std::error::Error::source(&error).expect("a source").to_string();
         assert!(source.contains(&format!("'{right}'")) || source.contains(&format!("+{right}")), "{right}: {source}");
@@ -134,8 +134,7 @@ async fn every_right_that_an_inbox_lacks_is_a_warning_that_names_it() {
     let [_, beside] = documented();
     for right in beside.iter().filter_map(|right| right.strip_prefix('+')) {
         let denied = format!("-{right}");
-        let store =
-            RedisStore::new(user(&server, right, &[&inbox()[..], &[denied.as_str()]].concat(), "tower-webhook:"));
+        let store = store(user(&server, right, &[&inbox()[..], &[denied.as_str()]].concat(), "tower-webhook:"));
         let report = store.check().await.expect("a report");
         let named = format!("the rights +{right}:");
         // A user who can accept nothing has no inbox, and is not warned.
@@ -156,9 +155,9 @@ async fn documented_rights_suffice_on_a_cluster_and_with_replicas() {
         assert!(DOCUMENTED.contains(rights), "{rights}");
     }
     // Only the first node has a replica.
-    let waiting = RedisStore::builder(pool.clone()).replicas(1).build();
+    let waiting = RedisStore::builder(pool.clone()).timeout(PATIENT).replicas(1).build();
     let mut confirmed = 0;
-    for (n, store) in [RedisStore::new(pool), waiting].iter().enumerate() {
+    for (n, store) in [store(pool), waiting].iter().enumerate() {
         for event in 0..20 {
             let event = key(&format!("evt_{n}_{event}"));
             let claim = ClaimRequest::new(&event, ClaimToken::random(), Duration::from_secs(30));
@@ -186,7 +185,7 @@ async fn documented_rights_suffice_behind_a_sentinel() {
     let user = SentinelNodeConnectionInfo { tls_mode: None, redis_connection_info: Some(user) };
     let config = SentinelConfig::from_urls([sentinel.url()], "primary".to_owned(), SentinelServerType::Master);
     let config = SentinelConfig { node_connection_info: Some(user), ..config };
-    let store = RedisStore::new(config.create_pool(Some(Runtime::Tokio1)).expect("a pool"));
-    let receiver = Receiver::over(store, Ledger::default());
+    let store = store(config.create_pool(Some(Runtime::Tokio1)).expect("a pool"));
+    let receiver = Receiver::patient(store, Ledger::default());
     assert_eq!(receiver.deliver("evt_1").await.outcome, Some(Outcome::Completed));
 }

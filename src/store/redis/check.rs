@@ -28,7 +28,7 @@ impl RedisStore {
     /// to keep what it is told. To be called once, at start-up.
     ///
     /// A server at its `maxmemory` refuses the claim. That is a warning and no error: events that were claimed or accepted before
-    /// can end there, and whoever works them off has to start.
+    /// can end there, and the workers that drain an inbox have to start.
     ///
     /// Warnings are in the report and told to `tracing`, there even if the store does not work, since they may say why.
     /// Whether they are reason enough not to start is the caller's decision:
@@ -87,7 +87,7 @@ impl RedisStore {
             return Err(StoreError::unavailable(format!("the user of the server lacks {}", listed(&missing.of_store))));
         }
         if is_full {
-            // A full Redis 6 refuses renewals, too. Deletions it takes, and they tell which of the two it is.
+            // A full Redis 6 refuses the renewal, too. The release tells whether it is one.
             let _ = self.release(&key, token).await?;
         }
         if !(is_full && self.shared.refuses_flags.load(Ordering::Relaxed)) {

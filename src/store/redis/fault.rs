@@ -36,6 +36,21 @@ pub(super) enum NoConnection {
     Abandoned,
 }
 
+impl NoConnection {
+    /// Whether the attempt took too long by the pool's own measure, or by that of its client: one second, unless told otherwise.
+    pub(super) fn is_timeout(&self) -> bool {
+        match self {
+            Self::Refused(error) => match &**error {
+                PoolError::Timeout(_) => true,
+                PoolError::Backend(error) => error.is_timeout(),
+                _ => false,
+            },
+            Self::NotYet(_) => true,
+            Self::Lost(_) | Self::Abandoned => false,
+        }
+    }
+}
+
 impl Fault {
     /// What Redis 6.2 says to `SET` with both `NX` and `GET`.
     pub(super) fn is_syntax_error(&self) -> bool {

@@ -163,7 +163,7 @@ impl Lane {
     }
 
     /// The connection, as soon as there is one. An attempt that was begun before this was asked, and fails, says nothing about the
-    /// server of now: another one is waited for.
+    /// server of now; one that took too long says nothing at all, while there is time left here. Another one is waited for.
     async fn connected(self: &Arc<Self>) -> Result<Connected, NoConnection> {
         let asked = Instant::now();
         loop {
@@ -173,8 +173,10 @@ impl Lane {
             self.reconnect();
             let mut link = self.link.subscribe();
             let link = link.wait_for(|link| !link.connecting).await.map_err(|_| NoConnection::Abandoned)?;
-            if link.line.is_none() && link.tried.is_some_and(|tried| tried >= asked) {
-                return Err(link.failure.clone().unwrap_or(NoConnection::Abandoned));
+            let is_of_now = link.line.is_none() && link.tried.is_some_and(|tried| tried >= asked);
+            let failure = link.failure.clone().unwrap_or(NoConnection::Abandoned);
+            if is_of_now && !failure.is_timeout() {
+                return Err(failure);
             }
         }
     }

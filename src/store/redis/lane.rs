@@ -1,3 +1,4 @@
+use std::pin::pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -20,6 +21,9 @@ const REPLACE_PAUSE: Duration = Duration::from_millis(500);
 
 /// Nobody waits for an attempt this long, but one that takes its time is not begun anew for everybody who comes.
 const LONGEST_ATTEMPT: Duration = Duration::from_secs(5);
+
+/// How long a reply is waited for by those who have to know what was done.
+const LATEST_REPLY: Duration = Duration::from_secs(300);
 
 /// The reply to a command, and to the one sent right behind it.
 pub(super) type Replies = (Value, Option<Value>);
@@ -88,6 +92,21 @@ impl Lane {
         match timeout(self.timeout, asking).await {
             Ok(answer) => answer,
             Err(_) => Err(self.timed_out(answers)),
+        }
+    }
+
+    /// Sends `command`, and waits for its reply until nobody can hope for one any more. If nothing comes for the usual time, the
+    /// connection is replaced as ever, and the reply still comes by it.
+    pub(super) async fn ask_patiently(self: &Arc<Self>, command: &Cmd) -> Result<Value, Fault> {
+        let answers = self.answers.load(Ordering::Relaxed);
+        let mut asking = pin!(self.ask_again(command, None));
+        if let Ok(answer) = timeout(self.timeout, &mut asking).await {
+            return Ok(answer?.0);
+        }
+        let fault = self.timed_out(answers);
+        match timeout(LATEST_REPLY, asking).await {
+            Ok(answer) => Ok(answer?.0),
+            Err(_) => Err(fault),
         }
     }
 
@@ -276,7 +295,7 @@ impl Drop for Attempt {
 /// Half a second is what the client waits for a reply unless told otherwise; here it is the lane's timeout that decides.
 fn patient(mut line: Line, usual: Duration) -> Line {
     if let Line::Node(node) = &mut line {
-        node.set_response_timeout(usual.saturating_add(Duration::from_secs(1)));
+        node.set_response_timeout(usual.saturating_add(LATEST_REPLY));
     }
     line
 }

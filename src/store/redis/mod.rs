@@ -131,9 +131,8 @@
 //! For an inbox, in addition:
 //!
 //! ```text
-//! ACL SETUSER webhooks +exists +time +hdel +hget +hset +lindex +lpos +lrem +ltrim +rpush +sadd +smembers +srem
-//!   +xack +xadd +xclaim +xdel +xgroup|create +xinfo|groups +xinfo|stream +xlen +xpending +xrange +xread +xreadgroup
-//!   +zadd +zcard +zcount +zrangebylex +zrangebyscore +zrem +zscore
+//! ACL SETUSER webhooks +exists +hdel +hget +hset +mget +persist +pexpire +pttl +sadd +srandmember +srem +time +xadd
+//!   +xdel +xlen +xrange +xread +xrevrange +zadd +zcard +zcount +zrange +zrangebylex +zrangebyscore +zrem +zscore
 //! ```
 //!
 //! [`replicas`](RedisStoreBuilder::replicas) need `+wait`, a Cluster `+cluster|slots` and `+ping`, a Sentinel `+role`. With `+info` and

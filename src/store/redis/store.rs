@@ -7,7 +7,7 @@ use deadpool_redis::redis::{Cmd, RedisError, Value, from_redis_value};
 use xxhash_rust::xxh3::xxh3_64;
 
 use super::fault::Fault;
-use super::inbox::{Acceptor, Listener};
+use super::inbox::{Acceptor, Housekeeping, Listener};
 use super::lane::{Lane, OnBreak};
 use super::record::{self, Record, State, milliseconds};
 use super::replicas::Replicas;
@@ -39,6 +39,9 @@ pub(super) struct Shared {
     /// The server does not know the flags of scripts.
     pub(super) refuses_flags: AtomicBool,
     pub(super) listener: Listener,
+    pub(super) housekeeping: Housekeeping,
+    /// For how long heads and bodies of completed events are kept, if not as long as their records.
+    pub(super) completed_bodies: Option<Duration>,
 }
 
 impl RedisStore {
@@ -136,6 +139,9 @@ pub(super) enum Way {
     InOrder,
     /// By connections where replicas can be waited for, if any are to be.
     Replicated,
+    /// By the same connections as the others. The reply is waited for long after it is too late for most callers: this one has to
+    /// know what was done.
+    Patient,
 }
 
 impl Way {
@@ -242,9 +248,10 @@ impl Shared {
         }
     }
 
-    async fn ask(&self, way: Way, key: &str, command: &Cmd) -> Result<Reply, Fault> {
+    pub(super) async fn ask(&self, way: Way, key: &str, command: &Cmd) -> Result<Reply, Fault> {
         match (way, &self.replicas) {
             (Way::Replicated, Some(replicas)) => replicas.ask(command).await,
+            (Way::Patient, _) => Ok((self.lane(key).ask_patiently(command).await?, Ok(()))),
             _ => Ok((self.lane(key).ask(command, None, way.on_break()).await?.0, Ok(()))),
         }
     }
@@ -260,9 +267,13 @@ impl Shared {
     }
 
     pub(super) fn key(&self, key: &EventKey) -> String {
+        self.key_of(key.as_str())
+    }
+
+    pub(super) fn key_of(&self, key: &str) -> String {
         // On a Cluster a name in braces decides which node has the key, and route templates have some: all events of such an
         // endpoint would be on one. Empty braces before them say that there is no such name. A key begins with a digit.
-        let open = if key.as_str().contains('{') { "{}" } else { "" };
-        [&*self.prefix, open, key.as_str()].concat()
+        let open = if key.contains('{') { "{}" } else { "" };
+        [&*self.prefix, open, key].concat()
     }
 }

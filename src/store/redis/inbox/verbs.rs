@@ -5,7 +5,7 @@ use super::super::RedisStore;
 use super::Offer;
 use crate::EventKey;
 use crate::inbox::{Filter, Inbox, InboxCounts, KeptEvent, LeaseRequest, Leased, Page, Parcel, Requeued, requeued};
-use crate::store::{Claim, ClaimRequest, Hold, Store, StoreError};
+use crate::store::{Claim, ClaimRequest, Hold, StoreError};
 
 /// Events are kept in a Redis stream, and are as safe as the server's persistence makes them: see the
 /// [module](crate::store::redis#the-inbox). With `appendfsync everysec`, which is what Redis comes with, a crash loses up to a second or
@@ -17,20 +17,15 @@ impl Inbox for RedisStore {
     }
 
     async fn peek(&self, claim: &ClaimRequest<'_>) -> Result<Option<Claim>, StoreError> {
-        let answer = self.claim(claim).await?;
-        if matches!(answer, Claim::Fresh { .. }) {
-            let _ = self.release(claim.key, claim.token).await?;
-            return Ok(None);
-        }
-        Ok(Some(answer))
-    }
-
-    async fn start(&self, claim: &ClaimRequest<'_>) -> Result<Hold, StoreError> {
-        self.renew(claim).await
+        Ok(self.shared.peek(claim).await?)
     }
 
     async fn lease(&self, request: &LeaseRequest<'_>) -> Result<Vec<Leased>, StoreError> {
         Ok(self.shared.lease(request).await?)
+    }
+
+    async fn start(&self, claim: &ClaimRequest<'_>) -> Result<Hold, StoreError> {
+        Ok(self.shared.start_leased(claim).await?.unwrap_or(Hold::Lost))
     }
 
     async fn retry(&self, claim: &ClaimRequest<'_>, after: Duration, reason: &str) -> Result<Hold, StoreError> {
@@ -58,7 +53,7 @@ impl Inbox for RedisStore {
     }
 
     async fn requeue(&self, filter: &Filter, completed_too: bool) -> Result<Requeued, StoreError> {
-        Ok(Requeued::new(self.shared.requeue(filter, requeued(completed_too)).await?, 0))
+        Ok(self.shared.requeue(filter, requeued(completed_too)).await?)
     }
 
     async fn discard(&self, filter: &Filter, retention: Duration) -> Result<u64, StoreError> {

@@ -194,7 +194,7 @@ impl Lane {
             let link = link.wait_for(|link| !link.connecting).await.map_err(|_| NoConnection::Abandoned)?;
             let is_of_now = link.line.is_none() && link.tried.is_some_and(|tried| tried >= asked);
             let failure = link.failure.clone().unwrap_or(NoConnection::Abandoned);
-            if is_of_now && !failure.is_timeout() {
+            if is_of_now && (!failure.is_timeout() || asked.elapsed() >= self.timeout) {
                 return Err(failure);
             }
         }

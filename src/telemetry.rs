@@ -251,6 +251,11 @@ mod traced {
         tracing::warn!(target: "tower_webhook", warning, "Postgres is not configured for claims");
     }
 
+    #[cfg(feature = "redis")]
+    pub(crate) fn redis_event_given_up(key: &str, reason: &str) {
+        tracing::error!(target: "tower_webhook", key, reason, "an event of the inbox cannot be run, and is a dead letter now");
+    }
+
     #[cfg_attr(not(feature = "postgres"), expect(dead_code))]
     pub(crate) fn batch_retried(connection: &str) {
         tracing::debug!(target: "tower_webhook", connection, "a batch of the Postgres store is asked again");
@@ -324,6 +329,8 @@ mod silent {
     pub(crate) fn redis_warned(_: &str) {}
     #[cfg(feature = "postgres")]
     pub(crate) fn postgres_warned(_: &str) {}
+    #[cfg(feature = "redis")]
+    pub(crate) fn redis_event_given_up(_: &str, _: &str) {}
     #[cfg_attr(not(feature = "postgres"), expect(dead_code))]
     pub(crate) fn batch_retried(_: &str) {}
     #[cfg_attr(not(feature = "postgres"), expect(dead_code))]

@@ -14,23 +14,27 @@ use crate::support::redis_server::{RedisCluster, RedisServer};
 
 /// Brings the end of everything nearer: of keys, which are deleted if it is passed, and of what an inbox has a time for.
 const SHIFT: &str = "local shift = tonumber(ARGV[2])
+local function earlier(time) return string.format('%d', time - shift) end
 for _, key in ipairs(redis.call('KEYS', ARGV[1])) do
   local left, kind = redis.call('PTTL', key), redis.call('TYPE', key).ok
   if left >= 0 and left <= shift then
     redis.call('DEL', key)
   elseif left >= 0 then
-    redis.call('PEXPIRE', key, string.format('%d', left - shift))
+    redis.call('PEXPIRE', key, earlier(left))
   elseif kind == 'zset' and not string.find(key, 'inbox:dead', 1, true) then
     for _, member in ipairs(redis.call('ZRANGE', key, 0, -1)) do redis.call('ZINCRBY', key, -shift, member) end
-  elseif kind == 'stream' then
-    local pending = redis.pcall('XPENDING', key, 'workers', '-', '+', 10000)
-    for _, entry in ipairs(pending.err and {} or pending) do
-      redis.call('XCLAIM', key, 'workers', 'worker', 0, entry[1], 'IDLE', entry[3] + shift, 'JUSTID')
+  elseif kind == 'string' and not string.find(key, 'inbox:', 1, true) then
+    -- Since when an event is due, which its record knows.
+    local head, time, rest = string.match(redis.call('GET', key), '^(a:.-:@%d+ %d+ )(%d+) (.*)$')
+    if head then
+      rest = string.gsub(rest, '^(r%a* )(%d+)$', function(mode, due) return mode .. earlier(due) end)
+      redis.call('SET', key, head .. earlier(time) .. ' ' .. rest)
     end
-  elseif string.find(key, 'inbox:lapses', 1, true) then
-    redis.call('INCRBY', key, -shift)
   end
 end";
+
+/// How long a server may take that answers at all.
+pub(crate) const PATIENT: Duration = Duration::from_secs(20);
 
 const CLEAR: &str = "for _, key in ipairs(redis.call('KEYS', ARGV[1])) do redis.call('DEL', key) end";
 
@@ -44,6 +48,11 @@ pub(crate) fn pool_of(url: &str) -> Pool {
 
 pub(crate) fn cluster_pool(cluster: &RedisCluster) -> cluster::Pool {
     cluster::Config::from_urls(cluster.urls()).create_pool(Some(Runtime::Tokio1)).expect("a pool")
+}
+
+/// A store that has time enough on a busy machine.
+pub(crate) fn store(pool: impl Into<RedisPool>) -> RedisStore {
+    RedisStore::builder(pool).timeout(PATIENT).build()
 }
 
 /// Gives every check a store under a prefix of its own, and empties the last one.

@@ -15,7 +15,7 @@ mod kinds;
 #[path = "inbox/recovery.rs"]
 mod recovery;
 #[path = "inbox/site.rs"]
-mod site;
+pub(crate) mod site;
 #[path = "inbox/waking.rs"]
 mod waking;
 #[path = "inbox/workers.rs"]

@@ -27,9 +27,9 @@ pub(super) fn store_on(server: &RedisServer) -> RedisStore {
     RedisStore::builder(pool(server)).prefix(PREFIX).timeout(Duration::from_secs(10)).build()
 }
 
-pub(super) struct Site {
+pub(crate) struct Site {
     pub(super) store: RedisStore,
-    pub(super) handler: Handler,
+    pub(crate) handler: Handler,
     handlers: Router,
     app: Router,
     sender: TestSender,
@@ -37,7 +37,11 @@ pub(super) struct Site {
 
 impl Site {
     pub(super) fn on(server: &RedisServer) -> Self {
-        let (store, clock) = (store_on(server), ManualClock::at_unix(NOW));
+        Self::over(store_on(server))
+    }
+
+    pub(crate) fn over(store: RedisStore) -> Self {
+        let clock = ManualClock::at_unix(NOW);
         let handler = Handler::new();
         let running = handler.clone();
         let handlers = Router::new()
@@ -46,13 +50,13 @@ impl Site {
         Self { store, handler, handlers, app, sender: TestSender::new(scheme()).clock(clock) }
     }
 
-    pub(super) async fn deliver(&self, id: &str) -> Answer {
+    pub(crate) async fn deliver(&self, id: &str) -> Answer {
         let delivery = self.sender.deliver(body(id));
         Answer::read(self.app.clone().oneshot(delivery.request::<Body>()).await.expect("a router cannot fail")).await
     }
 
     /// Three attempts without a pause.
-    pub(super) fn worker(&self) -> Worker<Router> {
+    pub(crate) fn worker(&self) -> Worker<Router> {
         let retries = RetryPolicy::new().max_attempts(3).first_pause(Duration::ZERO);
         let worker = Worker::new(self.store.clone(), self.handlers.clone()).retries(retries);
         worker.lease(LEASE).and_then(|worker| worker.poll_every(Duration::from_millis(20))).expect("a configuration")

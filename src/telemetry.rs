@@ -246,6 +246,14 @@ mod traced {
         tracing::warn!(target: "tower_webhook", warning, "Redis is not configured for claims");
     }
 
+    #[cfg(feature = "sqlite")]
+    pub(crate) fn event_unreadable(row: i64, error: &(dyn Error + 'static)) {
+        tracing::error!(
+            target: "tower_webhook", row, error = with_causes(error),
+            "a stored event could not be read, and is a dead letter now: another version or another program wrote it"
+        );
+    }
+
     #[cfg_attr(not(feature = "postgres"), expect(dead_code))]
     pub(crate) fn batch_retried(connection: &str) {
         tracing::debug!(target: "tower_webhook", connection, "a batch of the Postgres store is asked again");
@@ -317,6 +325,8 @@ mod silent {
     pub(crate) fn redis_claims_by_script() {}
     #[cfg(feature = "redis")]
     pub(crate) fn redis_warned(_: &str) {}
+    #[cfg(feature = "sqlite")]
+    pub(crate) fn event_unreadable(_: i64, _: &(dyn Error + 'static)) {}
     #[cfg_attr(not(feature = "postgres"), expect(dead_code))]
     pub(crate) fn batch_retried(_: &str) {}
     #[cfg_attr(not(feature = "postgres"), expect(dead_code))]

@@ -169,3 +169,62 @@ impl Source {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+    use std::sync::atomic::{AtomicU64, Ordering};
+    use std::time::Duration;
+
+    use sqlx::{AssertSqlSafe, Connection as _};
+
+    use super::super::schema;
+    use super::super::table::Table;
+    use super::*;
+    use crate::inbox::{KindLimits, LeaseRequest};
+
+    /// So many events of `/b` that have been due for longer than three of `/a`.
+    const BACKLOG: &str = "WITH RECURSIVE n (n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM n WHERE n < ?1 + 3) \
+        INSERT INTO webhook_events (key, event_type, state, token, boot, received_at, attempts, fingerprint, expires_at, version, \
+        arrival, endpoint, due_at) SELECT n, iif(n > ?1, 'quick', 'slow'), 'accepted', x'', 'boot', 0, 0, 0, 0, 1, \
+        n, iif(n > ?1, '/a', '/b'), n FROM n";
+
+    /// What is picked behind a backlog of another kind, and how many steps that takes SQLite's virtual machine.
+    async fn picked(backlog: i64, request: &LeaseRequest<'_>) -> (Vec<i64>, u64) {
+        let mut connection = SqliteConnection::connect("sqlite::memory:").await.expect("a database");
+        let table = Table::default();
+        sqlx::raw_sql(AssertSqlSafe(schema::schema(&table))).execute(&mut connection).await.expect("tables");
+        sqlx::query(BACKLOG).bind(backlog).execute(&mut connection).await.expect("a backlog");
+        let steps = Arc::new(AtomicU64::new(0));
+        let counter = steps.clone();
+        connection.lock_handle().await.expect("a handle").set_progress_handler(1, move || {
+            counter.fetch_add(1, Ordering::Relaxed);
+            true
+        });
+        let now = Now { wall: 0, lease: i64::MAX, boot: "boot".into() };
+        let picked = pick(&mut connection, &PickTexts::new(&table), &Wanted::new(request), &now).await;
+        let numbers = picked.expect("an answer").into_iter().map(|id| id - backlog).collect();
+        (numbers, steps.load(Ordering::Relaxed))
+    }
+
+    #[tokio::test]
+    async fn backlog_of_another_kind_costs_nothing() {
+        let (only_a, no_slow) = (["/a".into()], KindLimits::new(9).with("slow", 0));
+        let no_b = KindLimits::new(9).with("/b", 0);
+        let requests = [0, 1, 2].map(|n| {
+            let mut request = LeaseRequest::new(2, Duration::from_secs(30));
+            match n {
+                0 => request.endpoints = &only_a,
+                1 => request.per_type = Some(&no_slow),
+                _ => request.per_endpoint = Some(&no_b),
+            }
+            request
+        });
+        for request in requests {
+            let (few, few_steps) = picked(1_000, &request).await;
+            let (many, many_steps) = picked(100_000, &request).await;
+            assert_eq!((few, many), (vec![1, 2], vec![1, 2]));
+            assert!(many_steps < few_steps * 2, "{few_steps} steps, and {many_steps}: {request:?}");
+        }
+    }
+}

@@ -256,6 +256,14 @@ mod traced {
         tracing::error!(target: "tower_webhook", key, reason, "an event of the inbox cannot be run, and is a dead letter now");
     }
 
+    #[cfg(feature = "sqlite")]
+    pub(crate) fn event_unreadable(row: i64, error: &(dyn Error + 'static)) {
+        tracing::error!(
+            target: "tower_webhook", row, error = with_causes(error),
+            "a stored event could not be read, and is a dead letter now: another version or another program wrote it"
+        );
+    }
+
     #[cfg_attr(not(feature = "postgres"), expect(dead_code))]
     pub(crate) fn batch_retried(connection: &str) {
         tracing::debug!(target: "tower_webhook", connection, "a batch of the Postgres store is asked again");
@@ -331,6 +339,8 @@ mod silent {
     pub(crate) fn postgres_warned(_: &str) {}
     #[cfg(feature = "redis")]
     pub(crate) fn redis_event_given_up(_: &str, _: &str) {}
+    #[cfg(feature = "sqlite")]
+    pub(crate) fn event_unreadable(_: i64, _: &(dyn Error + 'static)) {}
     #[cfg_attr(not(feature = "postgres"), expect(dead_code))]
     pub(crate) fn batch_retried(_: &str) {}
     #[cfg_attr(not(feature = "postgres"), expect(dead_code))]

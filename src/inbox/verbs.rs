@@ -173,13 +173,17 @@ impl<'a> KindRooms<'a> {
         Self { endpoints: request.endpoints, per_endpoint, per_type }
     }
 
-    /// Whether an event of these kinds may be leased; if so, there is less room for the next.
-    pub(crate) fn enter(&mut self, endpoint: &str, event_type: Option<&str>) -> bool {
+    /// Whether an event of these kinds may be leased.
+    pub(crate) fn has_room(&self, endpoint: &str, event_type: Option<&str>) -> bool {
         let has_room = |limits: &Option<KindLimits>, kind| limits.as_ref().is_none_or(|limits| limits.of(kind) > 0);
-        if !(self.endpoints.is_empty() || self.endpoints.iter().any(|own| **own == *endpoint))
-            || !has_room(&self.per_endpoint, endpoint)
-            || !event_type.is_none_or(|event_type| has_room(&self.per_type, event_type))
-        {
+        (self.endpoints.is_empty() || self.endpoints.iter().any(|own| **own == *endpoint))
+            && has_room(&self.per_endpoint, endpoint)
+            && event_type.is_none_or(|event_type| has_room(&self.per_type, event_type))
+    }
+
+    /// The same; and if so, there is less room for the next.
+    pub(crate) fn enter(&mut self, endpoint: &str, event_type: Option<&str>) -> bool {
+        if !self.has_room(endpoint, event_type) {
             return false;
         }
         let enter = |limits: &mut Option<KindLimits>, kind: &str| {

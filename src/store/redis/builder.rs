@@ -6,6 +6,10 @@ use super::lane::Lane;
 use super::replicas::Replicas;
 use super::store::Shared;
 use super::{RedisPool, RedisStore};
+use crate::clock::LONGEST;
+
+/// More connections than this help nobody, and building the store must not fill the memory.
+const MOST_CONNECTIONS: usize = 1_024;
 
 /// Configures a [`RedisStore`].
 ///
@@ -57,12 +61,12 @@ impl RedisStoreBuilder {
     }
 
     /// How many connections are taken from the pool and shared by all deliveries, on a Cluster to every node; 2 by default, which
-    /// is as fast as more are. Zero is taken for one.
+    /// is as fast as more are. Zero is taken for one, and more than 1,024 for 1,024.
     ///
     /// The commands for one event always go by the same one, except for claims and completions that
     /// [replicas](Self::replicas) are to confirm.
     pub fn connections(mut self, connections: usize) -> Self {
-        self.connections = connections.max(1);
+        self.connections = connections.clamp(1, MOST_CONNECTIONS);
         self
     }
 
@@ -72,7 +76,7 @@ impl RedisStoreBuilder {
     /// connection, too, whatever the pool's own timeouts are. Keep it below the layer's
     /// [`claim_deadline`](crate::WebhookLayer::claim_deadline), or that decides.
     pub fn timeout(mut self, timeout: Duration) -> Self {
-        self.timeout = timeout;
+        self.timeout = timeout.min(LONGEST);
         self
     }
 
@@ -93,7 +97,7 @@ impl RedisStoreBuilder {
 
     /// How long they may take to confirm; half a second by default, on top of [`timeout`](Self::timeout).
     pub fn replica_timeout(mut self, replica_timeout: Duration) -> Self {
-        self.replica_timeout = replica_timeout;
+        self.replica_timeout = replica_timeout.min(LONGEST);
         self
     }
 

@@ -173,6 +173,11 @@ impl<'a> KindRooms<'a> {
         Self { endpoints: request.endpoints, per_endpoint, per_type }
     }
 
+    /// Whether there is room for another event of this endpoint.
+    pub(crate) fn has_endpoint(&self, endpoint: &str) -> bool {
+        self.per_endpoint.as_ref().is_none_or(|limits| limits.of(endpoint) > 0)
+    }
+
     /// Whether an event of these kinds may be leased; if so, there is less room for the next.
     pub(crate) fn enter(&mut self, endpoint: &str, event_type: Option<&str>) -> bool {
         let has_room = |limits: &Option<KindLimits>, kind| limits.as_ref().is_none_or(|limits| limits.of(kind) > 0);

@@ -9,6 +9,7 @@ use axum::response::{IntoResponse, Response};
 use axum::routing::post;
 use tokio::time::Instant;
 use tower_webhook::inbox::{EventState, Filter, Inbox};
+use tower_webhook::store::Hold;
 use tower_webhook::worker::RetryPolicy;
 use tower_webhook::{EventKey, HandlerError, WebhookEvent, Worker};
 
@@ -156,29 +157,34 @@ async fn retry_after_is_honoured() {
     working.await.expect("no panic");
 }
 
+/// Two workers die that have leased an event, and a third one permits two attempts. Whether the second one had started the
+/// event's handler decides.
 #[tokio::test]
-async fn attempt_after_too_many_that_were_never_settled_is_not_run() {
-    let (desk, runs) = answering(|_, _| StatusCode::OK.into_response());
-    let clock = tower_webhook::testing::ManualClock::at_unix(crate::support::NOW);
-    let inbox = tower_webhook::store::MemoryStore::builder().clock(clock.clone()).build();
-    let app = desk
-        .handlers
-        .clone()
-        .layer(tower_webhook::WebhookLayer::inbox(crate::support::scheme(), inbox.clone()).clock(clock.clone()));
-    let request = desk.event("evt_1").request::<axum::body::Body>();
-    tower::ServiceExt::oneshot(app, request).await.expect("an answer");
-    // Two workers that die.
-    for _ in 0..2 {
-        let request = tower_webhook::inbox::LeaseRequest::new(1, Duration::from_secs(1));
-        assert_eq!(inbox.lease(&request).await.expect("a lease").len(), 1);
-        clock.advance(Duration::from_secs(2));
+async fn event_whose_workers_died_is_given_up_only_if_its_last_attempt_was_started() {
+    use tower_webhook::inbox::{LAPSED, LeaseRequest};
+    for (started, runs_then, expected) in [(true, vec![], EventState::Dead), (false, vec![3], EventState::Completed)] {
+        let (desk, runs) = answering(|_, _| StatusCode::OK.into_response());
+        let clock = tower_webhook::testing::ManualClock::at_unix(crate::support::NOW);
+        let inbox = tower_webhook::store::MemoryStore::builder().clock(clock.clone()).build();
+        let layer = tower_webhook::WebhookLayer::inbox(crate::support::scheme(), inbox.clone()).clock(clock.clone());
+        let request = desk.event("evt_1").request::<axum::body::Body>();
+        tower::ServiceExt::oneshot(desk.handlers.clone().layer(layer), request).await.expect("an answer");
+        let lease = Duration::from_secs(1);
+        for attempt in 1..=2 {
+            let leased = inbox.lease(&LeaseRequest::new(1, lease)).await.expect("a lease").remove(0);
+            if started && attempt == 2 {
+                assert_eq!(inbox.start(&leased.claim(lease)).await.expect("an answer"), Hold::Held);
+            }
+            clock.advance(lease * 2);
+        }
+        let policy = RetryPolicy::new().max_attempts(2);
+        let worker = Worker::new(inbox.clone(), desk.handlers.clone()).retries(policy);
+        assert_eq!(worker.run_until_idle().await, 1);
+        assert_eq!(attempts(&runs), runs_then);
+        let kept = inbox.get(&EventKey::new("/webhooks", None, "evt_1")).await.expect("an answer").expect("the event");
+        assert_eq!(kept.state, expected);
+        assert_eq!(kept.summary.as_deref(), Some(if started { LAPSED } else { "OK" }));
     }
-    let policy = RetryPolicy::new().max_attempts(2);
-    let worker = Worker::new(inbox.clone(), desk.handlers.clone()).retries(policy);
-    assert_eq!(worker.run_until_idle().await, 1);
-    assert_eq!(attempts(&runs), [0; 0]);
-    let kept = inbox.get(&EventKey::new("/webhooks", None, "evt_1")).await.expect("an answer").expect("the event");
-    assert_eq!((kept.state, kept.summary.as_deref()), (EventState::Dead, Some(tower_webhook::inbox::LAPSED)));
 }
 
 #[tokio::test]

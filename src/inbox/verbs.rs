@@ -47,7 +47,8 @@ pub trait Inbox: Store {
 
     /// Renews the lease, and notes down that the event's handler is about to be called: later leases say so
     /// ([`Leased::started`]), until an operator requeues the event. A worker asks for this before the last attempt that it
-    /// permits, and gives up an event whose lease lapsed then only if its handler was started.
+    /// permits, again and again for a third of its lease if there is no answer, and gives up an event whose lease lapsed then only if its
+    /// handler was started.
     fn start(&self, claim: &ClaimRequest<'_>) -> impl Future<Output = Result<Hold, StoreError>> + Send;
 
     /// Puts a leased event back, not to be run before `after` has passed, and notes down why its attempt failed.

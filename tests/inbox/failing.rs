@@ -223,3 +223,52 @@ async fn hook_that_panics_keeps_nobody_from_being_told() {
     assert_eq!(worker.run_until_idle().await, 1);
     assert_eq!(*told.lock().expect("no panic"), 1);
 }
+
+/// A service that is not ready for its first calls, or panics.
+#[derive(Clone)]
+struct Unready {
+    inner: Router,
+    left: Arc<Mutex<u32>>,
+    panics: bool,
+}
+
+impl tower::Service<axum::http::Request<http_body_util::Full<bytes::Bytes>>> for Unready {
+    type Response = Response;
+    type Error = &'static str;
+    type Future = futures_util::future::BoxFuture<'static, Result<Response, &'static str>>;
+
+    fn poll_ready(&mut self, _: &mut std::task::Context<'_>) -> std::task::Poll<Result<(), &'static str>> {
+        let mut left = self.left.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+        if *left == 0 {
+            return std::task::Poll::Ready(Ok(()));
+        }
+        *left -= 1;
+        assert!(!self.panics, "asked to");
+        std::task::Poll::Ready(Err("not ready"))
+    }
+
+    fn call(&mut self, request: axum::http::Request<http_body_util::Full<bytes::Bytes>>) -> Self::Future {
+        let answer = tower::ServiceExt::oneshot(self.inner.clone(), request.map(axum::body::Body::new));
+        Box::pin(async move { answer.await.map_err(|never| match never {}) })
+    }
+}
+
+#[tokio::test]
+async fn service_that_is_not_ready_uses_no_last_attempt_up() {
+    for panics in [false, true] {
+        let (desk, runs) = answering(|_, _| HandlerError::transient("flaky").into_response());
+        let service = Unready { inner: desk.handlers.clone(), left: Arc::new(Mutex::new(3)), panics };
+        let letters = Arc::new(Mutex::new(Vec::new()));
+        let noted = letters.clone();
+        let policy = RetryPolicy::new().max_attempts(1).first_pause(Duration::ZERO);
+        let worker = Worker::new(desk.inbox.clone(), service).retries(policy).on_dead_letter(move |letter| {
+            noted.lock().expect("no panic").push((letter.attempt, letter.reason.to_owned()));
+        });
+        desk.accepts(&desk.event("evt_1")).await;
+        assert_eq!(worker.run_until_idle().await, 4);
+        assert_eq!(attempts(&runs), [4], "the event dies after its first run");
+        assert_eq!(*letters.lock().expect("no panic"), [(4, "flaky".to_owned())]);
+        desk.is_in("evt_1", EventState::Dead).await;
+        assert_eq!(desk.kept("evt_1").await.failures.len(), 4);
+    }
+}

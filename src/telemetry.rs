@@ -184,6 +184,14 @@ mod traced {
         );
     }
 
+    pub(crate) fn inbox_filling(open: usize, capacity: usize) {
+        tracing::warn!(
+            target: "tower_webhook", open, capacity,
+            "the memory store's inbox is filling up with waiting and dead events: once full, it refuses new ones; \
+             run more workers, look after the dead letters, or raise its capacity"
+        );
+    }
+
     pub(crate) fn circuit_opened(failures: u32, cool_down: Duration) {
         tracing::error!(
             target: "tower_webhook", failures, cool_down_ms = cool_down.as_millis() as u64,
@@ -321,6 +329,7 @@ mod silent {
     pub(crate) fn settled_late(_: &EventKey, _: Option<Hold>) {}
     pub(crate) fn drained(_: usize) {}
     pub(crate) fn store_filling(_: usize, _: usize) {}
+    pub(crate) fn inbox_filling(_: usize, _: usize) {}
     pub(crate) fn circuit_opened(_: u32, _: Duration) {}
     pub(crate) fn circuit_reopened(_: Duration) {}
     pub(crate) fn circuit_probed() {}

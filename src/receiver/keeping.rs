@@ -75,11 +75,14 @@ impl Config {
         else {
             return Ok(());
         };
-        if !backlog.is_full(&keeping.inbox, self.terms.claim_deadline).await {
-            return Ok(());
+        let (began, deadline) = (Instant::now(), self.terms.claim_deadline);
+        match backlog.is_full(&keeping.inbox, deadline).await {
+            Some(true) => {}
+            Some(false) => return Ok(()),
+            None => return Err(RejectionKind::StoreUnavailable),
         }
-        let claim = claimant.request(self.terms.lease);
-        match ask("peek", &claimant.key, self.terms.claim_deadline, keeping.inbox.peek(&claim)).await {
+        let (claim, left) = (claimant.request(self.terms.lease), deadline.saturating_sub(began.elapsed()));
+        match ask("peek", &claimant.key, left, keeping.inbox.peek(&claim)).await {
             Some(Some(_)) => Ok(()),
             Some(None) => Err(RejectionKind::Backlogged),
             None => Err(RejectionKind::StoreUnavailable),
@@ -99,18 +102,19 @@ impl Backlog {
         Self { limit, looking: AtomicBool::new(false), seen: Mutex::new(None) }
     }
 
-    async fn is_full(&self, inbox: &AnyInbox, deadline: Duration) -> bool {
+    /// Whether no more events may wait; `None` if the inbox did not answer in time.
+    async fn is_full(&self, inbox: &AnyInbox, deadline: Duration) -> Option<bool> {
         let seen = *self.seen.lock().unwrap_or_else(PoisonError::into_inner);
         let is_recent = seen.is_some_and(|(at, _)| at.elapsed() < LOOK_EVERY);
         if is_recent || self.looking.swap(true, Ordering::AcqRel) {
-            return seen.is_some_and(|(_, full)| full);
+            return Some(seen.is_some_and(|(_, full)| full));
         }
         let _looking = Looking(&self.looking);
-        // An inbox that cannot be asked says so when the event is put to it.
-        let waiting = within(deadline, inbox.waiting(self.limit)).await;
-        let full = matches!(waiting, Some(Ok(waiting)) if waiting >= self.limit);
+        let waiting = within(deadline, inbox.waiting(self.limit)).await?;
+        // An inbox that fails says so again when the event is put to it.
+        let full = waiting.is_ok_and(|waiting| waiting >= self.limit);
         *self.seen.lock().unwrap_or_else(PoisonError::into_inner) = Some((Instant::now(), full));
-        full
+        Some(full)
     }
 }
 

@@ -80,6 +80,36 @@ async fn jwt_is_verified_with_the_key_that_it_names() {
     assert_eq!(lookups.load(Ordering::Relaxed), 2, "what the head alone refuses costs no lookup");
 }
 
+/// Anyone can name a key, with a JWT that looks right until its signature is checked.
+#[tokio::test(start_paused = true)]
+async fn forged_jwts_look_up_no_more_keys_at_once_than_allowed() {
+    let counts: Arc<(AtomicUsize, AtomicUsize)> = Arc::default();
+    let counted = counts.clone();
+    let keys = plaid_keys(move |_| {
+        let counted = counted.clone();
+        async move {
+            let (running, most) = &*counted;
+            most.fetch_max(running.fetch_add(1, Ordering::SeqCst) + 1, Ordering::SeqCst);
+            tokio::time::sleep(Duration::from_millis(1)).await;
+            running.fetch_sub(1, Ordering::SeqCst);
+            Ok(None)
+        }
+    });
+    let scheme = Arc::new(plaid(keys).expect("a lookup"));
+    let (genuine, jwt) = (delivery().request::<Bytes>(), jwt());
+    let (_, rest) = jwt.split_once('.').expect("three parts");
+    let mut forgers = tokio::task::JoinSet::new();
+    for n in 0..5_000 {
+        let (scheme, mut request) = (scheme.clone(), genuine.clone());
+        let header = URL_SAFE_NO_PAD.encode(format!(r#"{{"alg":"ES256","kid":"made-up-{n}"}}"#));
+        request.headers_mut().insert(HEADER, format!("{header}.{rest}").parse().expect("a header"));
+        forgers.spawn(async move { refused(judge(&*scheme, request).await) });
+    }
+    assert!(forgers.join_all().await.into_iter().all(|kind| kind == RejectionKind::UnknownTenant));
+    let most = counts.1.load(Ordering::SeqCst);
+    assert!((1..=32).contains(&most), "{most} at once");
+}
+
 #[test]
 fn retries_go_on_for_a_day() {
     let profile = plaid(JWK).expect("a public key").profile();

@@ -62,6 +62,20 @@ const HUBSPOT: Preset = Preset {
     ..PLAIN
 };
 
+const TWILIO: Preset = Preset {
+    name: "twilio",
+    body: "MessageSid=SM1&MessageStatus=delivered&To=%2B18005551212",
+    is_form: true,
+    header: Some("x-twilio-signature"),
+    encoding: Encoding::Base64,
+    algorithm: Algorithm::HmacSha1,
+    signs: Some("{url}MessageSidSM1MessageStatusdeliveredTo+18005551212"),
+    id: Id::Unsigned("i-twilio-idempotency-token"),
+    event_type: EventType::InBody("delivered"),
+    statuses: (400, 403),
+    ..PLAIN
+};
+
 const ADYEN_ITEMS: &str = r#"{"live":"false","notificationItems":[{"NotificationRequestItem":{"pspReference":"psp_1","originalReference":"","merchantAccountCode":"Acme","merchantReference":"order 1","amount":{"currency":"EUR","value":1000},"eventCode":"AUTHORISATION","success":"true"}}]}"#;
 
 pub(crate) const PRESETS: &[Preset] = &[
@@ -303,19 +317,8 @@ pub(crate) const PRESETS: &[Preset] = &[
     Preset { name: "stripe", header: Some("stripe-signature"), retries: Some(3 * DAYS), ..LIST },
     Preset { name: "svix", ..SVIX },
     Preset { name: "timestamped", header: Some("webhook-signature"), ..LIST },
-    Preset {
-        name: "twilio",
-        body: "MessageSid=SM1&MessageStatus=delivered&To=%2B18005551212",
-        is_form: true,
-        header: Some("x-twilio-signature"),
-        encoding: Encoding::Base64,
-        algorithm: Algorithm::HmacSha1,
-        signs: Some("{url}MessageSidSM1MessageStatusdeliveredTo+18005551212"),
-        id: Id::Unsigned("i-twilio-idempotency-token"),
-        event_type: EventType::InBody("delivered"),
-        statuses: (400, 403),
-        ..PLAIN
-    },
+    TWILIO,
+    Preset { name: "twilio-shared-key", algorithm: Algorithm::HmacSha256, ..TWILIO },
     Preset {
         name: "typeform",
         body: r#"{"event_id":"evt_1","event_type":"form_response"}"#,

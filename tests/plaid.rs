@@ -136,6 +136,25 @@ async fn key_id_is_no_tenant() {
     assert_eq!(app.oneshot(delivery().request::<Body>()).await.expect("an answer").status(), 200);
 }
 
+/// The JWT is a proof that could be replayed for five minutes.
+#[tokio::test]
+async fn inbox_does_not_keep_the_jwt() {
+    use axum::{Router, body::Body};
+    use tower::ServiceExt;
+    use tower_webhook::inbox::{Filter, Inbox, Page};
+    use tower_webhook::{WebhookLayer, store::MemoryStore};
+
+    let inbox = MemoryStore::new();
+    let layer = WebhookLayer::inbox(plaid(JWK).expect("a public key"), inbox.clone()).clock(clock());
+    let request = delivery().request::<Body>();
+    let jwt = request.headers()[HEADER].to_str().expect("text").to_owned();
+    let app: Router = Router::new().fallback(|| async {}).layer(layer);
+    assert_eq!(app.oneshot(request).await.expect("an answer").status(), 200);
+    let events = inbox.list(&Filter::all(), &Page::first(1)).await.expect("an answer");
+    let stored = inbox.get(&events[0].key).await.expect("an answer").expect("the event").parcel.expect("a parcel");
+    assert!(!String::from_utf8_lossy(&stored.head).contains(&jwt));
+}
+
 #[tokio::test]
 async fn changed_bodies_claims_and_signatures_are_refused() {
     let scheme = plaid(JWK).expect("a public key");

@@ -53,6 +53,8 @@ pub(crate) struct Preset {
     pub(crate) retries: Option<u64>,
     /// Without a signature, and with a wrong one.
     pub(crate) statuses: (u16, u16),
+    /// Other headers that a handler may go by.
+    pub(crate) headers: &'static [&'static str],
 }
 
 /// What the event is recognised by, and with it whether that is signed.

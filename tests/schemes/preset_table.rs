@@ -26,6 +26,7 @@ const PLAIN: Preset = Preset {
     in_millis: false,
     retries: None,
     statuses: (401, 401),
+    headers: &[],
 };
 
 const STANDARD: Preset = Preset {
@@ -101,6 +102,7 @@ pub(crate) const PRESETS: &[Preset] = &[
     },
     Preset {
         name: "atlassian-jira",
+        headers: &["x-atlassian-webhook-retry"],
         body: r#"{"timestamp":1700000000000,"webhookEvent":"jira:issue_updated"}"#,
         header: Some("x-hub-signature"),
         reads: "sha256={signature}",
@@ -110,6 +112,7 @@ pub(crate) const PRESETS: &[Preset] = &[
     },
     Preset {
         name: "bitbucket",
+        headers: &["x-hook-uuid", "x-attempt-number"],
         header: Some("x-hub-signature"),
         reads: "sha256={signature}",
         id: Id::Unsigned("x-request-uuid"),
@@ -159,6 +162,7 @@ pub(crate) const PRESETS: &[Preset] = &[
     },
     Preset {
         name: "github",
+        headers: &["x-github-hook-id", "x-github-hook-installation-target-type"],
         header: Some("x-hub-signature-256"),
         reads: "sha256={signature}",
         id: Id::Unsigned("x-github-delivery"),
@@ -167,6 +171,7 @@ pub(crate) const PRESETS: &[Preset] = &[
     },
     Preset {
         name: "gitlab",
+        headers: &["x-gitlab-event-uuid", "x-gitlab-webhook-uuid", "x-gitlab-instance"],
         header: Some("x-gitlab-token"),
         encoding: Encoding::Text,
         algorithm: Algorithm::Token,
@@ -175,7 +180,12 @@ pub(crate) const PRESETS: &[Preset] = &[
         event_type: EventType::Header("x-gitlab-event"),
         ..PLAIN
     },
-    Preset { name: "gitlab-signed", event_type: EventType::Header("x-gitlab-event"), ..STANDARD },
+    Preset {
+        name: "gitlab-signed",
+        headers: &["x-gitlab-event-uuid", "idempotency-key"],
+        event_type: EventType::Header("x-gitlab-event"),
+        ..STANDARD
+    },
     Preset {
         name: "hubspot",
         header: Some("x-hubspot-signature-v3"),
@@ -200,6 +210,7 @@ pub(crate) const PRESETS: &[Preset] = &[
     },
     Preset {
         name: "lemonsqueezy",
+        headers: &["x-event-name"],
         body: r#"{"meta":{"event_name":"order_created"},"data":{"id":"1"}}"#,
         header: Some("x-signature"),
         id: Id::BodyDigest,
@@ -208,6 +219,7 @@ pub(crate) const PRESETS: &[Preset] = &[
     },
     Preset {
         name: "linear",
+        headers: &["linear-event", "linear-timestamp"],
         body: r#"{"webhookTimestamp":1700000000000,"action":"create","type":"Issue"}"#,
         header: Some("linear-signature"),
         id: Id::Unsigned("linear-delivery"),
@@ -277,6 +289,7 @@ pub(crate) const PRESETS: &[Preset] = &[
     },
     Preset {
         name: "sentry",
+        headers: &["sentry-hook-timestamp"],
         header: Some("sentry-hook-signature"),
         id: Id::Unsigned("request-id"),
         event_type: EventType::Header("sentry-hook-resource"),
@@ -284,6 +297,13 @@ pub(crate) const PRESETS: &[Preset] = &[
     },
     Preset {
         name: "shopify",
+        headers: &[
+            "shopify-shop-domain",
+            "shopify-api-version",
+            "shopify-event-id",
+            "x-shopify-topic",
+            "x-shopify-shop-domain",
+        ],
         header: Some("shopify-hmac-sha256"),
         encoding: Encoding::Base64,
         id: Id::UnsignedWithType("shopify-webhook-id"),
@@ -293,6 +313,7 @@ pub(crate) const PRESETS: &[Preset] = &[
     },
     Preset {
         name: "slack",
+        headers: &["x-slack-retry-num", "x-slack-retry-reason"],
         body: r#"{"type":"event_callback","event_id":"evt_1","event":{"type":"app_mention"}}"#,
         header: Some("x-slack-signature"),
         reads: "v0={signature}",
@@ -305,6 +326,7 @@ pub(crate) const PRESETS: &[Preset] = &[
     },
     Preset {
         name: "square",
+        headers: &["square-environment", "square-retry-number"],
         body: r#"{"event_id":"evt_1","type":"payment.updated"}"#,
         header: Some("x-square-hmacsha256-signature"),
         encoding: Encoding::Base64,

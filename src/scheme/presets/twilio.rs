@@ -11,7 +11,7 @@ use crate::identity::{IdSource, TypeSource};
 use crate::rejection::{Rejection, RejectionKind};
 use crate::scheme::form_pairs::{pairs, value_of};
 use crate::scheme::public_url::PublicUrl;
-use crate::scheme::{Custom, Encoding, Head, Outgoing, Profile, Proof};
+use crate::scheme::{Custom, Encoding, Head, HeaderPattern, Outgoing, Profile, Proof};
 use crate::secrets::{Algorithm, IntoSecrets, Key, SecretSet, Secrets};
 
 const SIGNATURE: HeaderName = HeaderName::from_static("x-twilio-signature");
@@ -74,6 +74,7 @@ impl Signing {
         let profile = Profile::default()
             .id(IdSource::unsigned_header("i-twilio-idempotency-token")?.or(IdSource::none()))
             .event_type(TypeSource::by_body(event_type))
+            .own_headers([HeaderPattern::new("x-twilio-*")?, HeaderPattern::new("i-twilio-*")?])
             .sender_timeout(seconds(15))
             .refusal_status(StatusCode::FORBIDDEN)
             .unsigned_status(StatusCode::BAD_REQUEST);

@@ -4,7 +4,7 @@ use std::sync::{Arc, Mutex};
 
 use axum::Router;
 use axum::body::{Body, Bytes};
-use axum::http::{HeaderMap, Request, StatusCode, Uri};
+use axum::http::{HeaderMap, HeaderName, Request, StatusCode, Uri};
 use axum::routing::any;
 use tower::ServiceExt;
 use tower_webhook::identity::{IdSource, TypeSource};
@@ -235,7 +235,7 @@ fn own(profile: Profile) -> Profile {
 }
 
 fn names(seen: &Seen) -> Vec<&str> {
-    let mut names: Vec<&str> = seen.headers.keys().map(|name| name.as_str()).collect();
+    let mut names: Vec<&str> = seen.headers.keys().map(HeaderName::as_str).collect();
     names.sort_unstable();
     names
 }
@@ -278,9 +278,7 @@ async fn headers_of_the_layers_own_sources_are_kept() {
 
 fn closure() -> Custom {
     let secrets = Secrets::new(SECRET, |text| Key::hmac_sha256(text.as_bytes())).expect("a secret");
-    Custom::by_head("acme", secrets, |head| read(head))
-        .signing(sign)
-        .demanding(axum::http::HeaderName::from_static("x-acme-sum"))
+    Custom::by_head("acme", secrets, read).signing(sign).demanding(HeaderName::from_static("x-acme-sum"))
 }
 
 fn read(head: &Head<'_>) -> Result<Proof, Rejection> {
@@ -316,7 +314,7 @@ impl Scheme for Written {
     }
 
     fn profile(&self) -> Profile {
-        own(Profile::default()).proof_headers([axum::http::HeaderName::from_static("x-acme-sum")])
+        own(Profile::default()).proof_headers([HeaderName::from_static("x-acme-sum")])
     }
 }
 

@@ -94,7 +94,7 @@ mod tests {
     }
 
     #[test]
-    fn what_no_header_is_called_is_no_pattern() {
+    fn text_that_names_no_header_is_refused() {
         for text in ["", "x acme", "x-äcme-*", "x acme-*", "x-(*", "x\n"] {
             assert!(HeaderPattern::new(text).is_err(), "{text:?}");
         }

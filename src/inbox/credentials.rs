@@ -5,7 +5,7 @@
 /// A name cannot tell for certain. What is kept is therefore chosen by an allow-list first; this is for names that the list does
 /// not know one by one.
 pub(super) fn is_credential(name: &str) -> bool {
-    /// Wherever they stand in a name.
+    /// These count anywhere in a name.
     const PARTS: [&str; 24] = [
         "accesskey",
         "apikey",
@@ -32,7 +32,7 @@ pub(super) fn is_credential(name: &str) -> bool {
         "verification",
         "xsrf",
     ];
-    /// Only as words of their own: `x-author` and `design` are none.
+    /// These count as words of their own: `x-author` and `design` carry no credential.
     const WORDS: [&str; 9] = ["auth", "key", "otp", "pass", "pin", "psk", "pwd", "sig", "sign"];
     let lower = name.to_ascii_lowercase();
     // An id by another name.

@@ -43,7 +43,7 @@ pub(crate) struct Kept {
 }
 
 impl Kept {
-    /// What is kept of deliveries of this sender.
+    /// The default choice for deliveries of this sender.
     pub(crate) fn of(profile: &Profile) -> Self {
         let (own, proof) = (profile.own_headers.clone(), profile.proof_headers.clone());
         Self { own, proof, chosen: Vec::new(), query: Vec::new() }
@@ -78,10 +78,9 @@ impl Kept {
     /// The URI as it is stored: the values of parameters whose names are a credential's are left out, and a user's name and
     /// password before the host.
     pub(crate) fn uri(&self, uri: &Uri) -> String {
-        let mut text = String::new();
-        if let (Some(scheme), Some(authority)) = (uri.scheme_str(), uri.authority()) {
-            let host = authority.as_str().rsplit('@').next().unwrap_or_default();
-            text = format!("{scheme}://{host}");
+        let mut text = uri.scheme_str().map_or_else(String::new, |scheme| format!("{scheme}://"));
+        if let Some(authority) = uri.authority() {
+            text.push_str(authority.as_str().rsplit('@').next().unwrap_or_default());
         }
         text.push_str(uri.path());
         if let Some(query) = uri.query() {
@@ -145,7 +144,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_on_the_list_is_not_kept() {
+    fn headers_that_are_not_on_the_list_are_not_kept() {
         for name in [
             "x-auth",
             "x-basic-auth",
@@ -225,6 +224,8 @@ mod tests {
             ("/hooks?%zz=1&%=2&=3", "/hooks?%zz=1&%=2&=3"),
             ("https://user:hush@a.example/hooks?key=hush", "https://a.example/hooks?key="),
             ("https://a.example:8443/", "https://a.example:8443/"),
+            ("a.example:8443", "a.example:8443"),
+            ("*", "*"),
         ] {
             assert_eq!(kept().uri(&uri.parse().expect("a uri")), stored);
         }

@@ -55,7 +55,7 @@
 //!
 //! The method, the URI, the body, and of the headers only these: `host`, `content-type`, `content-length`, `user-agent`, those of
 //! tracing (`traceparent`, `tracestate`, `b3`, `x-b3-*`, `x-request-id`, `x-correlation-id` and the like, but not `baggage`), the
-//! one that the id or the type is read from, and the provider's own, such as `x-github-*`. A scheme of your own says which are its
+//! one that the id or the type is read from (unless a closure reads it), and the provider's own, such as `x-github-*`. A scheme of your own says which are its
 //! provider's: [`TemplateBuilder::own_headers`](crate::scheme::TemplateBuilder::own_headers), or
 //! [`Profile::own_headers`](crate::scheme::Profile::own_headers). Signatures, tokens, `authorization` and cookies are left out.
 //! [`WebhookLayer::keep_headers`](crate::WebhookLayer::keep_headers) keeps more.

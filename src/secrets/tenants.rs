@@ -3,7 +3,7 @@ use std::fmt;
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
-use std::task::{Context, Poll, ready};
+use std::task::{Context, Poll};
 use std::time::Duration;
 
 use tokio::runtime::Handle;
@@ -23,11 +23,10 @@ use crate::telemetry;
 type LookupError = Box<dyn Error + Send + Sync>;
 type Keys = Result<Option<Arc<SecretSet>>, LookupError>;
 type TenantOf = dyn Fn(&Head<'_>) -> Option<String> + Send + Sync;
+type LookupAnswer = Pin<Box<dyn Future<Output = Result<Option<Vec<Secret>>, LookupError>> + Send>>;
 
 /// How many lookups may run at once unless the builder says otherwise.
 const MOST_LOOKUPS: usize = 32;
-
-type LookupAnswer = Pin<Box<dyn Future<Output = Result<Option<Vec<Secret>>, LookupError>> + Send>>;
 
 /// Secrets looked up per request, for routes that serve many tenants.
 ///
@@ -205,10 +204,13 @@ impl Future for RunsOn {
     type Output = Keys;
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Keys> {
-        let Some(asking) = &mut self.0 else { return Poll::Pending };
-        let keys = ready!(asking.as_mut().poll(cx));
-        self.0 = None;
-        Poll::Ready(keys)
+        // Taken out: a lookup that panics must not be polled again.
+        let Some(mut asking) = self.0.take() else { return Poll::Pending };
+        let answer = asking.as_mut().poll(cx);
+        if answer.is_pending() {
+            self.0 = Some(asking);
+        }
+        answer
     }
 }
 

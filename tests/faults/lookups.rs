@@ -315,7 +315,24 @@ async fn lookup_without_its_delivery_ends_at_its_own_deadline() {
     assert_eq!(directory.running.load(Ordering::SeqCst), 0);
 }
 
-/// What the headers alone refuse costs no lookup.
+/// A lookup that panics fails its own delivery, and gives its slot back.
+#[tokio::test(start_paused = true)]
+async fn lookup_that_panics_gives_its_slot_back() {
+    let tenants = TenantSecrets::new(
+        |head| head.uri().path().strip_prefix("/hooks/").map(str::to_owned),
+        |tenant| async move {
+            tokio::task::yield_now().await;
+            assert_eq!(tenant, "acme", "the test has it panic");
+            Ok(Some(vec![Secret::new(SECRET)?]))
+        },
+    );
+    let scheme = coinbase(tenants.max_lookups(1));
+    let answer = strangers(&scheme, 1).join_next().await.expect("one stranger");
+    assert!(answer.expect_err("a panic").is_panic());
+    assert_eq!(judge(&*scheme, of_coinbase("acme")).await, Ok(()));
+}
+
+/// Deliveries that the headers alone refuse cost no lookup.
 #[tokio::test]
 async fn heads_without_a_usable_proof_are_refused_before_any_lookup() {
     let directory = Arc::new(Directory::default());

@@ -212,7 +212,7 @@ async fn more_headers_are_kept_by_choice() {
 }
 
 #[test]
-fn what_no_header_is_called_cannot_be_kept() {
+fn text_that_names_no_header_cannot_be_kept() {
     let layer = WebhookLayer::inbox(Preset::named("github").scheme(), MemoryStore::new());
     let error = layer.keep_headers(["x acme"]).expect_err("no name");
     assert_eq!(error.kind(), ConfigErrorKind::Name);

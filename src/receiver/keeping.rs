@@ -2,19 +2,20 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use http::StatusCode;
 use http::request::Parts;
+use http::{HeaderName, StatusCode};
 use tokio::time::Instant;
 
 use super::config::Config;
 use crate::EventKey;
 use crate::claimant::Claimant;
 use crate::head::Head;
-use crate::inbox::head::{self, KeepHeader, KeptFacts};
+use crate::inbox::head::{self, KeptFacts};
+use crate::inbox::kept::Kept;
 use crate::inbox::{AnyInbox, Inbox, OrderSource, Parcel};
 use crate::machine::{Ended, ask, within};
 use crate::rejection::RejectionKind;
-use crate::scheme::Verified;
+use crate::scheme::{Profile, Verified};
 use crate::store::erased::{Answer, ErasedStore};
 use crate::store::{Claim, ClaimRequest, ClaimToken, Completion, Enlistment, Hold};
 
@@ -26,15 +27,14 @@ const LOOK_EVERY: Duration = Duration::from_secs(1);
 pub(super) struct Keeping {
     pub(super) status: StatusCode,
     pub(super) order: Option<OrderSource>,
-    pub(super) headers: Arc<KeepHeader>,
+    pub(super) kept: Kept,
     pub(super) backlog: Option<Arc<Backlog>>,
     pub(super) inbox: AnyInbox,
 }
 
 impl Keeping {
-    pub(super) fn new(inbox: AnyInbox) -> Self {
-        let headers: Arc<KeepHeader> = Arc::new(head::is_kept_by_default);
-        Self { status: StatusCode::OK, order: None, headers, backlog: None, inbox }
+    pub(super) fn new(inbox: AnyInbox, profile: &Profile) -> Self {
+        Self { status: StatusCode::OK, order: None, kept: Kept::of(profile), backlog: None, inbox }
     }
 }
 
@@ -56,7 +56,9 @@ impl Config {
             deduplicated: claimant.is_deduplicated(),
             retention: self.terms.retention,
         };
-        let parcel = Parcel::new(head::write(parts, &*keeping.headers, &facts), body.clone(), head.now());
+        let target = keeping.kept.uri(&parts.uri);
+        let keep = |name: &HeaderName| keeping.kept.keeps(name, self.id.reads(name) || self.event_type.reads(name));
+        let parcel = Parcel::new(head::write(parts, &target, &keep, &facts), body.clone(), head.now());
         match keeping.order.as_ref().and_then(|source| source.order(&claimant.key, head, body)) {
             Some(order) => parcel.ordered(order),
             None => parcel,

@@ -3,7 +3,7 @@
 //!
 //! It starts servers of its own, and needs `redis-server` and `postgres`. Variants take turns within a round; a ratio is the
 //! median over the rounds of the ratio within the round. `--quick` takes fewer rounds and events, to try the bench itself; `ack`,
-//! `accept`, `drain`, `pickup` or `dequeue` measures these alone. `target/bench/inbox.json` gets the figures.
+//! `accept`, `drain`, `pickup`, `dequeue`, `kinds` or `snapshot` measures these alone. `target/bench/inbox.json` gets the figures.
 
 #[path = "inbox/accept.rs"]
 mod accept;
@@ -63,6 +63,12 @@ async fn main() {
     }
     if is_wanted("dequeue") {
         dequeue::measure(&mut report, effort, &sites).await;
+    }
+    if is_wanted("kinds") {
+        dequeue::measure_other_kinds(&mut report, effort, &sites).await;
+    }
+    if is_wanted("snapshot") {
+        dequeue::measure_old_snapshot(&mut report, effort, &sites).await;
     }
     report.print_and_write("inbox");
 }

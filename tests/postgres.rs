@@ -15,14 +15,22 @@ mod conformance;
 mod enlisted;
 #[path = "postgres/inbox_accepting.rs"]
 mod inbox_accepting;
+#[path = "postgres/inbox_bodies.rs"]
+mod inbox_bodies;
+#[path = "postgres/inbox_bound.rs"]
+mod inbox_bound;
 #[path = "postgres/inbox_desk.rs"]
 mod inbox_desk;
+#[path = "postgres/inbox_kinds.rs"]
+mod inbox_kinds;
 #[path = "postgres/inbox_plans.rs"]
 mod inbox_plans;
 #[path = "postgres/inbox_purging.rs"]
 mod inbox_purging;
 #[path = "postgres/inbox_restart.rs"]
 mod inbox_restart;
+#[path = "postgres/inbox_strays.rs"]
+mod inbox_strays;
 #[path = "postgres/inbox_together.rs"]
 mod inbox_together;
 #[path = "postgres/inbox_transactions.rs"]

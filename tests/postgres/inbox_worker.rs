@@ -190,3 +190,40 @@ async fn worker_that_comes_back_after_its_lease_doubles_no_effect() {
     let kept = bed.store.get(&key("evt_1")).await.expect("an answer").expect("the event");
     assert_eq!((kept.state, kept.attempts), (EventState::Completed, 2));
 }
+
+/// Its last attempt was leased, and the worker was gone before it began.
+#[tokio::test]
+async fn event_that_was_never_started_does_not_die() {
+    let bed = Bed::new().await;
+    deliver(&bed.store, "evt_1").await;
+    let (service, runs) = counting(StatusCode::OK);
+    for _ in 0..3 {
+        assert_eq!(
+            bed.store.lease(&tower_webhook::inbox::LeaseRequest::new(1, LEASE)).await.expect("an answer").len(),
+            1
+        );
+        bed.pass(2 * LEASE).await;
+    }
+    let worker = Worker::new(bed.store.clone(), service).retries(RetryPolicy::new().max_attempts(1));
+    assert_eq!((worker.run_until_idle().await, runs.load(Ordering::Relaxed)), (1, 1));
+    let event = bed.store.get(&key("evt_1")).await.expect("an answer").expect("the event");
+    assert_eq!(event.state, EventState::Completed);
+}
+
+/// Handlers have taken every connection of the pool.
+#[tokio::test]
+async fn what_is_known_is_told_while_the_pool_is_busy() {
+    let bed = Bed::new().await;
+    deliver(&bed.store, "evt_1").await;
+    let mut taken = Vec::new();
+    for _ in 0..bed.pool.options().get_max_connections() {
+        taken.push(bed.pool.acquire().await.expect("a connection"));
+    }
+    for (id, expected) in [("evt_1", Some(false)), ("evt_2", None)] {
+        let key = key(id);
+        let claim = bed.claim(&key, tower_webhook::store::ClaimToken::random());
+        let known = bed.store.peek(&claim).await.expect("an answer");
+        assert_eq!(known, expected.map(|same_body| tower_webhook::store::Claim::Accepted { same_body }), "{id}");
+    }
+    assert_eq!(bed.store.waiting(10).await.expect("an answer"), 1);
+}

@@ -12,6 +12,9 @@ use super::schema::Statements;
 /// How often it is looked.
 const EVERY: Duration = Duration::from_secs(1);
 
+/// How many times as long as a look takes, nobody looks again: behind an old snapshot it takes long.
+const PAUSE_FACTOR: u32 = 20;
+
 /// How many orders are looked at each time.
 const ORDERS: i64 = 1_000;
 
@@ -37,9 +40,12 @@ impl HeldUp {
     /// Looks at some orders, if it is time.
     pub(super) async fn look(&self, lane: &Lane, until: Instant) {
         let Some(last) = self.next_round() else { return };
+        let begun = Instant::now();
         let query = || sqlx::query(AssertSqlSafe(self.sql.clone())).bind(&*last).bind(ORDERS);
+        let looked = lane.run_until(until, query).await;
+        self.put_off(begun.elapsed());
         // If it fails, whoever leases is told in a moment.
-        let Ok(rows) = lane.run_until(until, query).await else { return };
+        let Ok(rows) = looked else { return };
         let orders: Vec<&str> = rows.iter().filter_map(|row| row.try_get(0).ok()).collect();
         self.promotion.run(lane, &orders, until).await;
         if let Some(order) = orders.last()
@@ -47,6 +53,11 @@ impl HeldUp {
         {
             self.round.lock().unwrap_or_else(PoisonError::into_inner).last = (*order).to_owned();
         }
+    }
+
+    fn put_off(&self, took: Duration) {
+        let mut round = self.round.lock().unwrap_or_else(PoisonError::into_inner);
+        round.due = round.due.max(Instant::now() + took * PAUSE_FACTOR);
     }
 
     /// Behind which order to look now.

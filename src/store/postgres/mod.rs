@@ -39,9 +39,15 @@
 //! columns, and are in none of its indexes.
 //!
 //! - Leases are taken `FOR UPDATE SKIP LOCKED`, in the order of an index of what is due: what one costs does not depend on how many
-//!   events are waiting. Only those cost it a look that are due, and that the worker leaves out because too many of their kind
-//!   run already. With very many of them, about a million and more, a lease takes longer and longer, up to the store's
-//!   [deadline](PostgresStoreBuilder::deadline): give such a kind an endpoint and a worker of its own.
+//!   events are waiting. A worker that asks for some [endpoints](crate::Worker::endpoints) only, or that limits how many events of a kind
+//!   run, looks at a few events in that order. If it can lease few of them, it goes from kind to kind in another index: what it
+//!   leaves out costs it nothing, however many events they are. A thousand kinds are looked at by one statement, and with more the
+//!   next lease goes on.
+//! - While a transaction is open for long, a backup for example, what ended since it began stays in the indexes. Once that makes a
+//!   walk over the index of what is due take time, leases begin at the first event that is still to be run, or two seconds
+//!   before now. What another instance puts back before that place is found by a walk that is repeated after a second, or after twenty times
+//!   as long as it takes. An event that stays due and that nobody leases keeps leases from beginning later.
+//! - A lease that took effect, and whose answer did not come in time, is put back as soon as the server can be asked.
 //! - A lease carries 4 MiB of events, or one event.
 //! - A lease alone need not be on disk. If the server crashes it may forget the last ones; the events are leased again, and the
 //!   tokens of the forgotten leases can complete nothing.
@@ -50,6 +56,7 @@
 //!   [poll interval](crate::Worker::poll_every).
 //! - Of one [order](crate::inbox::Order), a unique index lets one event run at a time. Those behind it are out of the index of what is due until
 //!   their turn. Orders longer than 1,024 bytes are written as their beginning and their hash.
+//! - Completed events keep their bodies for as long as their records, or [for a shorter time](PostgresStoreBuilder::keep_completed_bodies).
 //! - Dead letters are kept until somebody decides. Of an order with sequences, the highest one that was completed is kept for
 //!   good: a small row for each, in the state `applied`, from when the last of its events is deleted.
 //!
@@ -64,7 +71,8 @@
 //! | renewals, completions and whatever else ends a claim | 1 |
 //! | waking workers, where events are accepted or put back | 1 |
 //! | leases, where a worker runs | 1 |
-//! | how many events are waiting, where a receiver [limits](crate::WebhookLayer::max_waiting_events) them | 1 |
+//! | looking for events of lost leases, and behind an old snapshot, where a worker runs and there is such | 1 |
+//! | how many events are waiting and which are known, where a receiver [limits](crate::WebhookLayer::max_waiting_events) them | 1 |
 //! | being woken, where a worker runs | 1 |
 //!
 //! The pool itself serves [`migrate`](PostgresStore::migrate), [`purge`](PostgresStore::purge), and what operators ask.

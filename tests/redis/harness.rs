@@ -62,6 +62,7 @@ pub(crate) struct Shifting {
     name: String,
     stores: AtomicUsize,
     replicas: u32,
+    completed_bodies: Option<Duration>,
 }
 
 impl Shifting {
@@ -75,7 +76,7 @@ impl Shifting {
             connections.push(connection);
         }
         let (pool, name) = (pool.into(), name.to_owned());
-        Self { pool, nodes: connections, name, stores: AtomicUsize::new(0), replicas: 0 }
+        Self { pool, nodes: connections, name, stores: AtomicUsize::new(0), replicas: 0, completed_bodies: None }
     }
 
     /// The same, with stores that wait for so many replicas.
@@ -83,10 +84,16 @@ impl Shifting {
         Self { replicas, ..self }
     }
 
+    /// The same, with stores that keep completed bodies for so long.
+    pub(crate) fn keeping_bodies(self, time: Duration) -> Self {
+        Self { completed_bodies: Some(time), ..self }
+    }
+
     /// Another, on the same servers.
     pub(crate) fn another(&self, name: &str) -> Self {
-        let (pool, nodes) = (self.pool.clone(), self.nodes.clone());
-        Self { pool, nodes, name: name.to_owned(), stores: AtomicUsize::new(0), replicas: self.replicas }
+        let (pool, nodes, name) = (self.pool.clone(), self.nodes.clone(), name.to_owned());
+        let (stores, replicas, completed_bodies) = (AtomicUsize::new(0), self.replicas, self.completed_bodies);
+        Self { pool, nodes, name, stores, replicas, completed_bodies }
     }
 
     async fn evaluate(&self, script: &str, milliseconds: u128) {
@@ -107,6 +114,10 @@ impl Harness for Shifting {
         let prefix = format!("{}.{}:", self.name, self.stores.fetch_add(1, Ordering::Relaxed));
         // A busy machine is not what these checks are about, and one connection per store is enough to make.
         let store = RedisStore::builder(self.pool.clone()).prefix(prefix).connections(1);
+        let store = match self.completed_bodies {
+            Some(time) => store.keep_completed_bodies(time),
+            None => store,
+        };
         store.timeout(Duration::from_secs(30)).replicas(self.replicas).replica_timeout(Duration::from_secs(20)).build()
     }
 

@@ -7,6 +7,7 @@ use axum::body::Body;
 use axum::routing::post;
 use tower::ServiceExt;
 use tower_webhook::inbox::{EventState, Filter, Inbox, KeptEvent, LeaseRequest, Leased, Page, Parcel};
+use tower_webhook::store::redis::RedisStoreBuilder;
 use tower_webhook::store::{Claim, ClaimRequest, ClaimToken, RedisStore, StoreError};
 use tower_webhook::testing::{ManualClock, TestSender};
 use tower_webhook::worker::RetryPolicy;
@@ -24,7 +25,11 @@ pub(super) const PREFIX: &str = "inbox.0:";
 
 /// A store with connections of its own, as another process has it.
 pub(super) fn store_on(server: &RedisServer) -> RedisStore {
-    RedisStore::builder(pool(server)).prefix(PREFIX).timeout(Duration::from_secs(10)).build()
+    builder_on(server).build()
+}
+
+pub(super) fn builder_on(server: &RedisServer) -> RedisStoreBuilder {
+    RedisStore::builder(pool(server)).prefix(PREFIX).timeout(Duration::from_secs(10))
 }
 
 pub(crate) struct Site {
@@ -51,7 +56,16 @@ impl Site {
     }
 
     pub(crate) async fn deliver(&self, id: &str) -> Answer {
-        let delivery = self.sender.deliver(body(id));
+        self.deliver_body(body(id)).await
+    }
+
+    /// With so many bytes more.
+    pub(super) async fn deliver_large(&self, id: &str, length: usize) -> Answer {
+        self.deliver_body(body(id).replace('{', &format!(r#"{{"x":"{}","#, "x".repeat(length)))).await
+    }
+
+    async fn deliver_body(&self, body: String) -> Answer {
+        let delivery = self.sender.deliver(body);
         Answer::read(self.app.clone().oneshot(delivery.request::<Body>()).await.expect("a router cannot fail")).await
     }
 

@@ -127,9 +127,10 @@ impl Shared {
         let arguments = [&self.prefix, place, after.unwrap_or_default(), &count].map(str::as_bytes);
         let (reply, _) = self.run(Way::Shared, &scripts::BROWSE.call(&events, &arguments)).await?;
         let (rows, last): (Vec<Row>, Option<String>) = read(reply)?;
+        // One that cannot be read must not hide the others.
         let some =
-            rows.into_iter().map(|(key, event_type, received, record)| kept(&key, &event_type, &received, &record));
-        Ok((some.collect::<Result<_, _>>()?, last))
+            rows.iter().filter_map(|(key, event_type, received, record)| kept(key, event_type, received, record).ok());
+        Ok((some.collect(), last))
     }
 
     /// Changes all events that match and are in one of these states, some at a time, and tells what came of each script. It looks

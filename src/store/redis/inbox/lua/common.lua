@@ -97,7 +97,7 @@ local function entry_of(id, fields)
   if version == VERSION then
     is_read, event_type, print, received, sequence, size = pcall(struct.unpack, '>I4c0I4c0I4c0I4c0I4c0', facts, rest)
   end
-  if is_read then
+  if is_read and string.find(received, '^%-?%d+$') then
     entry.type, entry.print, entry.received, entry.sequence, entry.size =
       event_type, print, received, sequence, tonumber(size) or 0
   else
@@ -270,9 +270,8 @@ end
 local function erase(number, entry)
   take_out(number, entry)
   leave_line(number, entry)
-  for _, set in ipairs({ RUNNING, COMPLETED, DEAD }) do
-    redis.call('ZREM', set, number)
-  end
+  redis.call('ZREM', RUNNING, number)
+  redis.call('ZREM', DEAD, number)
   redis.call('HDEL', FAILURES, number)
   -- The same event may have arrived anew, and then its parcel is needed.
   local record = read(claim_key(entry.key))
@@ -281,6 +280,8 @@ local function erase(number, entry)
     redis.call('DEL', PARCEL .. entry.parcel)
   end
   redis.call('XDEL', EVENTS, id_of(number))
+  -- Not before: without a record, and in no set, it would be run.
+  redis.call('ZREM', COMPLETED, number)
   tidy()
 end
 

@@ -1,5 +1,5 @@
 -- Deletes completed and dead events. ARGV: prefix, then for each its key and its arrival.
-local forgotten = 0
+local forgotten, soon = 0, string.format('%d', now() + 60000)
 return guarded(function()
   for index = 2, #ARGV, 2 do
     local claim, number = claim_key(ARGV[index]), ARGV[index + 1]
@@ -7,8 +7,8 @@ return guarded(function()
     if record and record.number == number and record.state ~= 'a' then
       local entry = entry_at(number)
       touch(number)
-      -- Among those whose retention is over: if the script fails, what is left goes with them.
-      redis.call('ZADD', COMPLETED, 0, number)
+      -- As if its retention was over soon: if the script fails without its record, what is left goes then.
+      redis.call('ZADD', COMPLETED, soon, number)
       redis.call('ZREM', DEAD, number)
       if entry then
         redis.call('DEL', PARCEL .. entry.parcel)

@@ -172,8 +172,8 @@ local function last_arrival()
 end
 
 return guarded(function()
-  local has_expired = purge(at, PAGE)
   put_right_noted(PAGE / 5)
+  local has_expired = purge(at, PAGE)
   local has_lapsed = find_lapsed()
   local chosen, foreign, wrong, empty, is_drained = choose()
   -- Running before they are taken out: if anything fails from here on, the lease ends, and they are found.

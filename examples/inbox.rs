@@ -52,7 +52,7 @@ struct Options {
 #[tokio::main]
 async fn main() -> Result<(), Box<dyn Error>> {
     let options = Options::parse();
-    let inbox = stores::open(&options.store).await?;
+    let inbox = stores::open(&options.store, false).await?;
     let handled = Arc::new(AtomicU64::new(0));
     let handlers = Router::new()
         .route("/webhooks", post(on_event))

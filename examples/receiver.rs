@@ -11,6 +11,7 @@
 //! cargo run --example receiver --features sqlite -- --store sqlite:events.db --mode inbox --workers 2
 //! cargo run --example receiver --features redis -- --store redis://127.0.0.1
 //! cargo run --example receiver --features postgres -- --store postgres://me@localhost/mine
+//! cargo run --example receiver --features postgres -- --store postgres://me@localhost:6432/mine --pooled
 //! ```
 //!
 //! Any number of receivers on one store act as one. With `--mode inbox` events are acknowledged as soon as they are stored, and run by
@@ -83,6 +84,9 @@ struct Options {
     /// name.
     #[arg(long, default_value = "memory")]
     store: String,
+    /// The Postgres store goes through a pooler in transaction mode, such as PgBouncer.
+    #[arg(long)]
+    pooled: bool,
     /// Whether the sender waits for the handler, or only until the event is stored.
     #[arg(long, value_enum, default_value = "inline")]
     mode: Mode,
@@ -142,7 +146,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
     let listener = TcpListener::bind(options.listen).await?;
     let origin = format!("http://{}", listener.local_addr()?);
     let scheme = schemes::scheme(&options.scheme, given(&options, &origin))?;
-    let store = stores::open(&options.store).await?;
+    let store = stores::open(&options.store, options.pooled).await?;
     let layer = layer(&options, scheme.clone(), store.clone())?;
     let drain = layer.drain_handle();
 

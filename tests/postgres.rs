@@ -33,8 +33,12 @@ mod inbox_waking;
 mod inbox_worker;
 #[path = "postgres/locks.rs"]
 mod locks;
+#[path = "postgres/migrations.rs"]
+mod migrations;
 #[path = "postgres/outage.rs"]
 mod outage;
+#[path = "postgres/pooled.rs"]
+mod pooled;
 #[path = "postgres/purging.rs"]
 mod purging;
 #[path = "postgres/receiver.rs"]

@@ -8,6 +8,8 @@ mod inbox;
 mod killed;
 #[path = "processes/ledger.rs"]
 mod ledger;
+#[path = "processes/pooled.rs"]
+mod pooled;
 #[path = "processes/site.rs"]
 mod site;
 #[path = "processes/together.rs"]

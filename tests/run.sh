@@ -26,6 +26,7 @@ step() { printf '\n== %s\n' "$*"; "$@"; }
 
 need redis-server 'command -v redis-server && command -v redis-cli'
 need postgresql 'command -v initdb || ls /usr/lib/postgresql/*/bin/initdb'
+need pgbouncer 'command -v pgbouncer || ls /usr/sbin/pgbouncer'
 
 step cargo fmt --all --check
 step cargo clippy --all-targets --all-features -- -D warnings

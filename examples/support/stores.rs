@@ -7,13 +7,13 @@ use tower_webhook::store::MemoryStore;
 
 type Opened = Result<AnyInbox, Box<dyn Error>>;
 
-/// `memory`, `sqlite:PATH`, `redis://…` or `postgres://…`.
-pub(crate) async fn open(address: &str) -> Opened {
+/// `memory`, `sqlite:PATH`, `redis://…` or `postgres://…`; the last one maybe `pooled`, through a transaction pooler.
+pub(crate) async fn open(address: &str, pooled: bool) -> Opened {
     match address.split_once(':') {
         None if address == "memory" => Ok(AnyInbox::new(MemoryStore::new())),
         Some(("sqlite", path)) => sqlite(path).await,
         Some(("redis" | "rediss", _)) => redis(address).await,
-        Some(("postgres" | "postgresql", _)) => postgres(address).await,
+        Some(("postgres" | "postgresql", _)) => postgres(address, pooled).await,
         _ => {
             Err(format!("{address:?} is none of memory, sqlite:PATH, redis://HOST, postgres://USER@HOST/DATABASE")
                 .into())
@@ -37,9 +37,21 @@ async fn redis(address: &str) -> Opened {
 }
 
 #[cfg(feature = "postgres")]
-async fn postgres(address: &str) -> Opened {
-    let store = tower_webhook::store::PostgresStore::new(sqlx::PgPool::connect(address).await?);
+async fn postgres(address: &str, pooled: bool) -> Opened {
+    use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
+    use tower_webhook::store::PostgresStore;
+    let options: PgConnectOptions = address.parse()?;
+    let store = match pooled {
+        // Poolers refuse startup parameters that they do not know.
+        true => {
+            PostgresStore::builder(PgPoolOptions::new().connect_with(options.extra_float_digits(None)).await?).pooled()
+        }
+        false => PostgresStore::builder(PgPoolOptions::new().connect_with(options).await?),
+    };
+    let store = store.build();
     store.migrate().await?;
+    // What it finds is told through `tracing`, and so on the console.
+    store.check().await?;
     Ok(AnyInbox::new(store))
 }
 
@@ -54,6 +66,6 @@ async fn redis(_: &str) -> Opened {
 }
 
 #[cfg(not(feature = "postgres"))]
-async fn postgres(_: &str) -> Opened {
+async fn postgres(_: &str, _: bool) -> Opened {
     Err("this needs `--features postgres` before the `--`".into())
 }

@@ -28,6 +28,7 @@ macro_rules! connection {
             async fn run(&mut self, statement: &CompletionStatement<'_>) -> Result<u64, sqlx::Error> {
                 // Safe: the store wrote it, with nothing in it that came from outside.
                 let query = sqlx::query(sqlx::AssertSqlSafe(statement.sql))
+                    .persistent(statement.prepared)
                     .bind(statement.key)
                     .bind(statement.token.as_bytes().as_slice())
                     .bind(statement.summary)

@@ -22,6 +22,8 @@ pub struct CompletionStatement<'a> {
     pub summary: &'a str,
     /// The fourth parameter: for how long duplicates are recognised, in milliseconds, as a 64-bit integer.
     pub retention_ms: i64,
+    /// Whether the driver may keep the statement prepared on its connection; not behind a transaction pooler.
+    pub prepared: bool,
 }
 
 impl<T> WebhookEvent<T> {
@@ -65,6 +67,7 @@ impl<T> WebhookEvent<T> {
             token: claimant.token,
             summary: COMMITTED,
             retention_ms: milliseconds(lent.retention),
+            prepared: lent.enlistment.is_prepared(),
         })
     }
 }

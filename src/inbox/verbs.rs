@@ -47,7 +47,8 @@ pub trait Inbox: Store {
 
     /// Renews the lease, and notes down that the event's handler is about to be called: later leases say so
     /// ([`Leased::started`]), until an operator requeues the event. A worker asks for this before the last attempt that it
-    /// permits, and gives up an event whose lease lapsed then only if its handler was started.
+    /// permits, again and again for a third of its lease if there is no answer, and gives up an event whose lease lapsed then only if its
+    /// handler was started.
     fn start(&self, claim: &ClaimRequest<'_>) -> impl Future<Output = Result<Hold, StoreError>> + Send;
 
     /// Puts a leased event back, not to be run before `after` has passed, and notes down why its attempt failed.
@@ -171,6 +172,11 @@ impl<'a> KindRooms<'a> {
     pub(crate) fn new(request: &LeaseRequest<'a>) -> Self {
         let (per_endpoint, per_type) = (request.per_endpoint.cloned(), request.per_type.cloned());
         Self { endpoints: request.endpoints, per_endpoint, per_type }
+    }
+
+    /// Whether there is room for another event of this endpoint.
+    pub(crate) fn has_endpoint(&self, endpoint: &str) -> bool {
+        self.per_endpoint.as_ref().is_none_or(|limits| limits.of(endpoint) > 0)
     }
 
     /// Whether an event of these kinds may be leased.

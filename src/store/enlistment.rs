@@ -9,6 +9,7 @@ use std::sync::Arc;
 pub struct Enlistment {
     dialect: Dialect,
     sql: Arc<str>,
+    prepared: bool,
 }
 
 /// Whose SQL a statement is.
@@ -24,7 +25,21 @@ pub enum Dialect {
 impl Enlistment {
     /// Lends this statement.
     pub fn new(dialect: Dialect, sql: impl Into<Arc<str>>) -> Self {
-        Self { dialect, sql: sql.into() }
+        Self { dialect, sql: sql.into(), prepared: true }
+    }
+
+    /// The same statement, which no driver is to keep prepared on the handler's connection: behind a transaction pooler, the
+    /// session that knows it would be somebody else's in a moment.
+    #[must_use]
+    pub fn unprepared(mut self) -> Self {
+        self.prepared = false;
+        self
+    }
+
+    /// Whether a driver may keep the statement prepared.
+    #[must_use]
+    pub const fn is_prepared(&self) -> bool {
+        self.prepared
     }
 
     /// Which database can run it.

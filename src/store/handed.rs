@@ -21,6 +21,11 @@ impl<P: PutBack> Handed<P> {
         Self { events, place }
     }
 
+    #[cfg_attr(not(feature = "postgres"), allow(dead_code, reason = "the others hand over what there is"))]
+    pub(super) fn is_empty(&self) -> bool {
+        self.events.is_empty()
+    }
+
     pub(super) fn take(mut self) -> Vec<Leased> {
         std::mem::take(&mut self.events)
     }

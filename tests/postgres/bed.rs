@@ -9,6 +9,7 @@ use sqlx::{AssertSqlSafe, PgConnection, PgPool, Row};
 use tower_webhook::EventKey;
 use tower_webhook::store::{ClaimRequest, ClaimToken, PostgresStore, PostgresStoreBuilder};
 
+use crate::support::pgbouncer::Pgbouncer;
 use crate::support::postgres_server::{PostgresServer, Settings};
 
 /// Longer than anything takes; what never comes fails the test then.
@@ -35,11 +36,18 @@ impl Bed {
     }
 
     pub(crate) async fn over(pool: PgPool) -> Self {
-        static TABLES: AtomicU32 = AtomicU32::new(0);
-        let table = format!("events_{}", TABLES.fetch_add(1, Ordering::Relaxed));
+        let table = new_table();
         let store = patient(&pool, &table).build();
         store.migrate().await.expect("a table");
         Self { pool, table, store }
+    }
+
+    /// On the shared server. The store reaches it through a pooler, and the test past it.
+    pub(crate) async fn pooled() -> Self {
+        let table = new_table();
+        let store = patient(&pooler().pool(shared()), &table).pooled().build();
+        store.migrate().await.expect("a table");
+        Self { pool: shared().pool(), table, store }
     }
 
     /// Another instance on the same table.
@@ -81,16 +89,21 @@ impl Bed {
     }
 }
 
+fn new_table() -> String {
+    static TABLES: AtomicU32 = AtomicU32::new(0);
+    format!("events_{}", TABLES.fetch_add(1, Ordering::Relaxed))
+}
+
 /// A statement for [`Bed::run`] that brings every end nearer.
 pub(crate) fn shift(time: Duration) -> String {
     let by = format!("interval '{} milliseconds'", time.as_millis());
-    format!(
-        "UPDATE events SET lease_until = lease_until - {by}, expires_at = expires_at - {by}, due_at = due_at - {by}"
-    )
+    let columns = ["lease_until", "expires_at", "due_at", "was_due_at", "body_until"];
+    let shifted = columns.map(|column| format!("{column} = {column} - {by}"));
+    format!("UPDATE events SET {}", shifted.join(", "))
 }
 
 /// A busy machine is not what most tests are about.
-fn patient(pool: &PgPool, table: &str) -> PostgresStoreBuilder {
+pub(crate) fn patient(pool: &PgPool, table: &str) -> PostgresStoreBuilder {
     let store = PostgresStore::builder(pool.clone()).table(table).expect("a name");
     store.deadline(PATIENCE).expect("a deadline").purge_by_hand()
 }
@@ -100,6 +113,12 @@ pub(crate) fn shared() -> &'static PostgresServer {
     static SERVER: LazyLock<PostgresServer> =
         LazyLock::new(|| PostgresServer::start_with(Settings::default().set("fsync=off").set("max_connections=300")));
     &SERVER
+}
+
+/// A pooler before the shared server. It ends with the process.
+pub(crate) fn pooler() -> &'static Pgbouncer {
+    static POOLER: LazyLock<Pgbouncer> = LazyLock::new(|| Pgbouncer::before(shared()));
+    &POOLER
 }
 
 pub(crate) fn key(id: &str) -> EventKey {

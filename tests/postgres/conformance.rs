@@ -12,21 +12,34 @@ use tower_webhook::store::{
 };
 use tower_webhook::testing::conformance::{self, Harness};
 
-use crate::bed::{Bed, shared, shift};
+use crate::bed::{Bed, patient, shared, shift};
 use crate::support::checker::asked_seed;
 
 /// A new table for every check. Time passes by shifting what is in it.
 #[derive(Default)]
-struct Tables {
+pub(crate) struct Tables {
+    /// Whether the stores reach the server through a pooler.
+    pub(crate) pooled: bool,
+    /// How long completed bodies are kept, if not as long as their records.
+    bodies: Option<Duration>,
     current: Mutex<Option<Arc<Bed>>>,
+}
+
+impl Tables {
+    pub(crate) fn behind_a_pooler() -> Self {
+        Self { pooled: true, ..Self::default() }
+    }
 }
 
 impl Harness for Tables {
     type Store = PostgresStore;
 
     async fn store(&self) -> PostgresStore {
-        let bed = Bed::new().await;
-        let store = bed.store.clone();
+        let bed = if self.pooled { Bed::pooled().await } else { Bed::new().await };
+        let store = match self.bodies {
+            Some(time) => patient(&bed.pool, &bed.table).keep_completed_bodies(time).build(),
+            None => bed.store.clone(),
+        };
         *self.current.lock().expect("no panic under the lock") = Some(bed.into());
         store
     }
@@ -45,6 +58,14 @@ async fn postgres_store_keeps_the_contract() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn postgres_inbox_keeps_the_contract() {
     conformance::inbox::run(&Tables::default()).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn completed_bodies_go_before_their_records() {
+    for kept in [Duration::from_secs(60), Duration::ZERO] {
+        let tables = Tables { bodies: Some(kept), ..Tables::default() };
+        conformance::inbox::bodies::run(&tables, kept).await;
+    }
 }
 
 const SEED: u64 = 0x0507_6e55;

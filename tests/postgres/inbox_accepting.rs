@@ -222,7 +222,7 @@ async fn inbox_under_an_odd_name_works_like_any_other() {
         assert_eq!(accept(&store, &key).await, KEPT);
         let leased = lease_one(&store).await;
         assert_eq!(store.bury(&leased.claim(LEASE), "hopeless").await.expect(name), Hold::Held);
-        assert_eq!(store.requeue(&Filter::all().state(EventState::Dead), false).await.expect(name), 1);
+        assert_eq!(store.requeue(&Filter::all().state(EventState::Dead), false).await.expect(name).events, 1);
         let (woken, other) = (store.wake(), crate::bed::key("evt_2"));
         assert_eq!(accept(&store, &other).await, KEPT);
         woken.await;

@@ -24,7 +24,7 @@ async fn purge_leaves_dead_letters_and_what_is_to_be_run() {
     assert_eq!(bed.store.get(&key("done")).await.expect("an answer"), None);
     assert_eq!(bed.store.counts().await.expect("counts").completed, 0);
     assert_eq!(bed.store.list(&Filter::all(), &Page::first(10)).await.expect("a list").len(), 3);
-    assert_eq!(bed.store.requeue(&Filter::one(key("done")), true).await.expect("an answer"), 0);
+    assert_eq!(bed.store.requeue(&Filter::one(key("done")), true).await.expect("an answer").events, 0);
     assert_eq!(bed.store.purge().await.expect("purged"), 1);
     let left = bed.store.list(&Filter::all(), &Page::first(10)).await.expect("a list");
     let left: Vec<_> = left.iter().map(|event| event.key.id()).collect();
@@ -90,7 +90,7 @@ async fn discarded_event_keeps_its_sequence_and_is_not_applied_when_it_is_purged
     let two = lease_one(&bed.store).await;
     assert!(!two.superseded);
     complete(&bed.store, &two).await;
-    assert_eq!(bed.store.requeue(&Filter::one(key("one")), true).await.expect("requeued"), 1);
+    assert_eq!(bed.store.requeue(&Filter::one(key("one")), true).await.expect("requeued").events, 1);
     let one = lease_one(&bed.store).await;
     assert!(one.superseded, "discarded once, and old news by now");
     complete(&bed.store, &one).await;

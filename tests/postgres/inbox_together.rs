@@ -109,11 +109,11 @@ async fn operators_do_not_wait_for_what_somebody_holds() {
     let mut theirs = crate::bed::shared().connect().await;
     let hold = bed.about(&format!("BEGIN; SELECT key FROM events WHERE key = '{}' FOR UPDATE", key("held").as_str()));
     crate::bed::run_on(&mut theirs, hold).await;
-    assert_eq!(bed.store.requeue(&Filter::all(), false).await.expect("requeued"), 1);
+    assert_eq!(bed.store.requeue(&Filter::all(), false).await.expect("requeued").events, 1);
     assert_eq!(bed.store.discard(&Filter::all(), LEASE).await.expect("discarded"), 1);
     assert_eq!(bed.store.forget(&Filter::all()).await.expect("forgotten"), 1);
     crate::bed::run_on(&mut theirs, "ROLLBACK".to_owned()).await;
-    assert_eq!(bed.store.requeue(&Filter::all(), false).await.expect("requeued"), 1);
+    assert_eq!(bed.store.requeue(&Filter::all(), false).await.expect("requeued").events, 1);
 }
 
 /// A line of waiting events costs the others nothing, and moves on whatever ends its first one.

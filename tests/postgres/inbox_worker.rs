@@ -112,14 +112,15 @@ async fn row_39_completed_event_is_not_replayed_and_a_double_click_is_one_requeu
     let failing = Worker::new(bed.store.clone(), counting(StatusCode::INTERNAL_SERVER_ERROR).0);
     assert_eq!(failing.retries(RetryPolicy::new().max_attempts(1)).run_until_idle().await, 1);
     let clicks = [bed.store.requeue(&filter, false), bed.store.requeue(&filter, false)];
-    let requeued = futures_util::future::join_all(clicks).await.into_iter().map(|click| click.expect("an answer"));
+    let requeued =
+        futures_util::future::join_all(clicks).await.into_iter().map(|click| click.expect("an answer").events);
     assert_eq!(requeued.sum::<u64>(), 1);
     let (service, runs) = counting(StatusCode::OK);
     let worker = Worker::new(bed.store.clone(), service);
     assert_eq!(worker.run_until_idle().await, 1);
-    assert_eq!(bed.store.requeue(&filter, false).await.expect("an answer"), 0);
+    assert_eq!(bed.store.requeue(&filter, false).await.expect("an answer").events, 0);
     assert_eq!(worker.run_until_idle().await, 0);
-    assert_eq!(bed.store.requeue(&filter, true).await.expect("an answer"), 1, "unless it is forced");
+    assert_eq!(bed.store.requeue(&filter, true).await.expect("an answer").events, 1, "unless it is forced");
     assert_eq!(worker.run_until_idle().await, 1);
     assert_eq!(runs.load(Ordering::Relaxed), 2);
 }

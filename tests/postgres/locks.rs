@@ -1,10 +1,14 @@
 //! Who waits for whom. The answers do not tell, since a wait that is too long is given up; the server's log does.
 
-use futures_util::future::{join, join_all};
-use tower_webhook::EventKey;
-use tower_webhook::store::{Claim, ClaimToken, Completion, Hold, PostgresStore, Store, StoreErrorKind};
+use std::error::Error;
 
-use crate::bed::{Bed, WEEK, key, run_on};
+use futures_util::future::{join, join_all};
+use tower_webhook::store::breaker::CircuitState;
+use tower_webhook::store::{BreakerStore, Claim, ClaimToken, Completion, Hold, PostgresStore, Store, StoreErrorKind};
+use tower_webhook::{EventKey, Outcome};
+
+use crate::bed::{Bed, WEEK, eventually, key, run_on};
+use crate::receiver::{Receiver, assert_unavailable};
 use crate::support::postgres_server::{PostgresServer, Settings};
 use crate::together::wins;
 
@@ -77,4 +81,107 @@ async fn overlapping_batches_in_opposite_orders_do_not_deadlock() {
     }
     assert_eq!(bed.count("SELECT count(*) FROM events WHERE attempts = 1 AND state = 'running'").await, 6_000);
     assert_eq!(logged(&server, &["deadlock"]), [""; 0]);
+}
+
+/// The locks of `LOCK TABLE` and `ALTER TABLE`, and of `CREATE INDEX`.
+const TABLE_LOCKS: [&str; 2] = ["ACCESS EXCLUSIVE", "SHARE"];
+
+fn locked_by(mode: &str) -> String {
+    format!("BEGIN; LOCK TABLE webhook_events IN {mode} MODE")
+}
+
+/// Neither has been seen before, and nobody runs them: they are not in flight.
+#[tokio::test]
+async fn locked_table_is_a_store_that_does_not_answer() {
+    let server = PostgresServer::start();
+    let receiver = Receiver::on(&server).await;
+    let mut other = server.connect().await;
+    for (round, mode) in TABLE_LOCKS.into_iter().enumerate() {
+        assert_eq!(receiver.deliver(&format!("warm_{round}")).await.outcome, Some(Outcome::Completed));
+        run_on(&mut other, locked_by(mode)).await;
+        let deliveries: Vec<_> = (0..8).map(|n| receiver.spawn(&format!("evt_{round}.{n}"))).collect();
+        for delivery in deliveries {
+            assert_unavailable(&delivery.await.expect("no panic"));
+        }
+        run_on(&mut other, "ROLLBACK".to_owned()).await;
+        receiver.settled().await;
+        assert_eq!(receiver.handler.runs(), 9 * round + 1);
+        for n in 0..8 {
+            receiver.deliver_until_acknowledged(&format!("evt_{round}.{n}")).await;
+        }
+    }
+    receiver.check(&server).await;
+}
+
+#[tokio::test]
+async fn claim_on_a_locked_table_fails_and_says_why() {
+    let server = PostgresServer::start();
+    let receiver = Receiver::on(&server).await;
+    let bed = receiver.bed(&server);
+    let key = key("evt_1");
+    let claim = bed.claim(&key, ClaimToken::random());
+    let mut other = server.connect().await;
+    for mode in TABLE_LOCKS {
+        run_on(&mut other, locked_by(mode)).await;
+        let error = receiver.store.claim(&claim).await.expect_err("no answer");
+        assert_eq!(error.kind(), StoreErrorKind::Unavailable);
+        let cause = error.source().expect("a cause").to_string();
+        assert!(cause.contains("locks the whole table"), "{mode}: {cause}");
+        run_on(&mut other, "ROLLBACK".to_owned()).await;
+    }
+    assert_eq!(receiver.store.claim(&claim).await.expect("an answer"), Claim::Fresh { attempt: Some(1) });
+}
+
+#[tokio::test]
+async fn breaker_opens_when_the_table_is_locked() {
+    let server = PostgresServer::start();
+    let receiver = Receiver::on(&server).await;
+    let bed = receiver.bed(&server);
+    let breaker = BreakerStore::builder(receiver.store.clone()).failures(2).build();
+    let mut other = server.connect().await;
+    run_on(&mut other, locked_by("ACCESS EXCLUSIVE")).await;
+    for n in 0..2 {
+        assert_eq!(breaker.stats().circuit, CircuitState::Closed);
+        let key = key(&n.to_string());
+        breaker.claim(&bed.claim(&key, ClaimToken::random())).await.expect_err("no answer");
+    }
+    assert_eq!(breaker.stats().circuit, CircuitState::Open);
+    run_on(&mut other, "ROLLBACK".to_owned()).await;
+}
+
+/// The claim waits for the lock as long as its deadline allows, and is neither taken for a duplicate nor given up.
+#[tokio::test]
+async fn claim_outlasts_a_lock_on_the_table_that_is_given_back_in_time() {
+    let server = watchful();
+    let bed = Bed::on(&server).await;
+    let key = key("evt_1");
+    let claim = bed.claim(&key, ClaimToken::random());
+    let mut other = server.connect().await;
+    run_on(&mut other, bed.about("BEGIN; LOCK TABLE events IN ACCESS EXCLUSIVE MODE")).await;
+    let unlock = async {
+        // More often than a key is asked for that somebody's transaction holds.
+        eventually("the claim waits", async || logged(&server, &["due to lock timeout"]).len() > 10).await;
+        run_on(&mut other, "ROLLBACK".to_owned()).await;
+    };
+    let (claimed, ()) = join(bed.store.claim(&claim), unlock).await;
+    assert_eq!(claimed.expect("an answer"), Claim::Fresh { attempt: Some(1) });
+}
+
+/// A key that somebody's transaction inserts, on a table that nobody locks: its own claims wait, and no other.
+#[tokio::test]
+async fn key_that_an_open_transaction_inserts_is_in_flight_on_a_table_that_is_not_locked() {
+    let server = watchful();
+    let bed = Bed::on(&server).await;
+    let held = key("held");
+    let mut theirs = server.connect().await;
+    let insert = format!(
+        "BEGIN; INSERT INTO events (key, state, token, lease_until, received_at, attempts, fingerprint)
+         VALUES ('{}', 'running', '\\x00', now() + interval '1 day', now(), 1, 0)",
+        held.as_str()
+    );
+    run_on(&mut theirs, bed.about(&insert)).await;
+    let claim = bed.claim(&held, ClaimToken::random());
+    assert_eq!(bed.store.claim(&claim).await.expect("an answer"), Claim::InFlight { same_body: true });
+    run_on(&mut theirs, "ROLLBACK".to_owned()).await;
+    assert_eq!(bed.store.claim(&claim).await.expect("an answer"), Claim::Fresh { attempt: Some(1) });
 }

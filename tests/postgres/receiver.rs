@@ -41,7 +41,10 @@ impl Receiver {
 
     /// With everything as it is by default, except that duplicates are told at once that the first still runs.
     pub(crate) fn over(pool: PgPool) -> Self {
-        let store = PostgresStore::new(pool);
+        Self::on_store(PostgresStore::new(pool))
+    }
+
+    pub(crate) fn on_store(store: PostgresStore) -> Self {
         let clock = ManualClock::at_unix(NOW);
         let layer = WebhookLayer::new(scheme(), store.clone()).clock(clock.clone()).in_flight_wait(Duration::ZERO);
         let (handler, ledger) = (Handler::new(), Ledger::default());

@@ -25,6 +25,8 @@ pub mod example;
 pub mod faulty;
 pub mod logs;
 #[cfg(feature = "postgres")]
+pub mod pgbouncer;
+#[cfg(feature = "postgres")]
 pub mod postgres_server;
 pub mod process;
 pub mod proxy;

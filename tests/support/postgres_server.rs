@@ -243,7 +243,7 @@ fn program(name: &str) -> Command {
 }
 
 /// To be run as a user that Postgres agrees to run as.
-fn as_postgres(mut command: Command) -> Command {
+pub(super) fn as_postgres(mut command: Command) -> Command {
     if let Some((user, group)) = unprivileged() {
         command.uid(user).gid(group);
     }
@@ -251,13 +251,15 @@ fn as_postgres(mut command: Command) -> Command {
     command
 }
 
-fn find(name: &str) -> PathBuf {
+pub(super) fn find(name: &str) -> PathBuf {
     let path = std::env::var_os("PATH").unwrap_or_default();
     let mut places: Vec<PathBuf> = std::env::split_paths(&path).collect();
     let versions = fs::read_dir("/usr/lib/postgresql").into_iter().flatten().flatten();
     places.extend(versions.map(|version| version.path().join("bin")));
+    // Debian's place for pgbouncer, which a user's path may lack.
+    places.push("/usr/sbin".into());
     let found = places.into_iter().map(|place| place.join(name)).find(|file| file.is_file());
-    found.unwrap_or_else(|| panic!("{name} is missing; install it: apt-get install postgresql"))
+    found.unwrap_or_else(|| panic!("{name} is missing; install it: apt-get install postgresql pgbouncer"))
 }
 
 /// Postgres refuses to run as root: then it runs as the user `postgres`.
@@ -270,7 +272,7 @@ fn unprivileged() -> Option<(u32, u32)> {
     (id(&["-u"]) == Some(0)).then(|| (user(), id(&["-g", "postgres"]).expect("the group of the user postgres")))
 }
 
-fn new_directory() -> PathBuf {
+pub(super) fn new_directory() -> PathBuf {
     static NUMBER: AtomicU32 = AtomicU32::new(0);
     let number = NUMBER.fetch_add(1, Ordering::Relaxed);
     let directory = std::env::temp_dir().join(format!("tower-webhook-pg-{}-{number}", std::process::id()));
@@ -282,7 +284,7 @@ fn new_directory() -> PathBuf {
     directory
 }
 
-fn free_port() -> u16 {
+pub(super) fn free_port() -> u16 {
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("a free port");
     listener.local_addr().expect("an address").port()
 }

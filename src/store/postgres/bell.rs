@@ -1,10 +1,11 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use sqlx::{AssertSqlSafe, PgPool};
+use sqlx::AssertSqlSafe;
 use tokio::sync::Notify;
 use tokio::sync::futures::Notified;
 
+use super::access::Access;
 use super::lane::Lane;
 use super::schema::Statements;
 use crate::store::group::{Answers, Engine, Group};
@@ -27,8 +28,8 @@ struct Elsewhere {
 }
 
 impl Bell {
-    pub(super) fn new(pool: PgPool, deadline: Duration, statements: &Statements) -> Self {
-        let lane = Lane::new("tower-webhook notifies", pool, deadline, deadline).with("SET synchronous_commit = off");
+    pub(super) fn new(access: &Access, deadline: Duration, statements: &Statements) -> Self {
+        let lane = Lane::new("tower-webhook notifies", access, deadline, deadline).with("SET synchronous_commit = off");
         Self { here: Arc::default(), elsewhere: Group::new(Elsewhere { lane, sql: statements.notify.clone() }) }
     }
 

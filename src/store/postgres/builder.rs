@@ -2,10 +2,13 @@ use std::fmt;
 use std::time::Duration;
 
 use sqlx::PgPool;
+use sqlx::postgres::PgConnectOptions;
 
 use super::PostgresStore;
+use super::access::Access;
 use super::schema::Statements;
 use super::table::TableName;
+use super::text::pause;
 use crate::error::{ConfigError, ConfigErrorKind};
 
 /// Configures a [`PostgresStore`].
@@ -26,19 +29,21 @@ use crate::error::{ConfigError, ConfigErrorKind};
 #[derive(Clone)]
 #[must_use = "a builder does nothing until it is built"]
 pub struct PostgresStoreBuilder {
-    pool: PgPool,
+    access: Access,
     table: TableName,
     deadline: Duration,
     purge_every: Option<Duration>,
+    completed_bodies: Option<Duration>,
 }
 
 impl PostgresStoreBuilder {
     pub(super) fn new(pool: PgPool) -> Self {
         Self {
-            pool,
+            access: Access { pool, pooled: false, direct: None },
             table: TableName::default(),
             deadline: Duration::from_millis(1_500),
             purge_every: Some(Duration::from_secs(60)),
+            completed_bodies: None,
         }
     }
 
@@ -86,10 +91,46 @@ impl PostgresStoreBuilder {
         self
     }
 
+    /// The pool goes through a pooler that gives each transaction another session: PgBouncer with `pool_mode = transaction`,
+    /// Supavisor on its transaction port, RDS Proxy. Off by default; [`PostgresStore::check`] warns where it looks as if it were
+    /// missing.
+    ///
+    /// Each statement becomes a transaction of its own: `BEGIN` and its settings as `SET LOCAL`, the statement, its
+    /// parameters, `COMMIT`. That is four round trips to the pooler in place of one. Nothing is set for longer than the transaction,
+    /// and nothing stays prepared, [`complete_in`](crate::WebhookEvent::complete_in) included. Workers are woken by what
+    /// their own process accepts, and by their [poll interval](crate::Worker::poll_every) otherwise, unless there is a
+    /// [direct](Self::direct) connection.
+    ///
+    /// What the handlers themselves ask through such a pool is theirs to adapt: see the [module](super) for how.
+    pub fn pooled(mut self) -> Self {
+        self.access.pooled = true;
+        self
+    }
+
+    /// How to reach the server itself, past the pooler; not at all by default. One session is kept there where a worker runs,
+    /// to be woken by `LISTEN`, and [`PostgresStore::migrate`] uses another one while it runs.
+    pub fn direct(mut self, options: PgConnectOptions) -> Self {
+        self.access.direct = Some(options);
+        self
+    }
+
+    /// How long an inbox keeps heads and bodies of completed events; by default as long as their records.
+    ///
+    /// After this time, counted from the completion on the server's clock, [`get`](crate::inbox::Inbox::get) and
+    /// [`requeue`](crate::inbox::Inbox::requeue) treat them as gone, and the next purge removes them from the table. The record stays
+    /// until its retention is over, and still recognises duplicates. With zero, the statement that completes an event removes them,
+    /// [`complete_in`](crate::WebhookEvent::complete_in) included; [`COMPLETE_SQL`](super::COMPLETE_SQL) knows nothing of it. Waiting,
+    /// running and dead events keep theirs.
+    pub fn keep_completed_bodies(mut self, time: Duration) -> Self {
+        self.completed_bodies = Some(time);
+        self
+    }
+
     /// Builds the store. Nothing is connected before it is first asked.
     #[must_use]
     pub fn build(self) -> PostgresStore {
-        PostgresStore::from_parts(self.pool, Statements::about(self.table), self.deadline, self.purge_every)
+        let statements = Statements::about(self.table, self.completed_bodies.map(pause));
+        PostgresStore::from_parts(self.access, statements, self.deadline, self.purge_every)
     }
 }
 
@@ -99,6 +140,9 @@ impl fmt::Debug for PostgresStoreBuilder {
             .field("table", &format_args!("{}", self.table))
             .field("deadline", &self.deadline)
             .field("purge_every", &self.purge_every)
+            .field("completed_bodies", &self.completed_bodies)
+            .field("pooled", &self.access.pooled)
+            .field("direct", &self.access.direct.is_some())
             .finish_non_exhaustive()
     }
 }

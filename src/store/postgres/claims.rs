@@ -1,10 +1,12 @@
+use std::sync::Arc;
 use std::time::Duration;
 
-use sqlx::PgPool;
 use tokio::time::Instant;
 
+use super::access::Access;
 use super::bell::Bell;
 use super::bid::{Bid, Bidden, ClaimSheet, Said, TakeoverSheet};
+use super::bound::Bound;
 use super::fault::{Fault, Remedy};
 use super::lane::Lane;
 use super::parcel::HEAVIEST;
@@ -15,7 +17,7 @@ use crate::store::group::{Answers, Engine, Group};
 
 /// An insertion waits for another transaction that is inserting the same key, or has changed it since this statement began. That is
 /// another instance's batch, and over in no time; or else somebody's own, and then only those who asked for that key may have
-/// to wait.
+/// to wait. A lock on the whole table is waited for until the deadline, in steps of this length.
 const LOCK_TIMEOUT: Duration = Duration::from_millis(100);
 
 /// Answers batches of claims on a connection of its own, those that a worker is to run included: claims of one key meet in
@@ -37,18 +39,19 @@ struct Verbs {
 
 impl Claims {
     pub(super) fn new(
-        pool: PgPool,
+        access: &Access,
         deadline: Duration,
         statements: &Statements,
         settles: Group<Settles>,
         bell: Bell,
+        bound: &Arc<Bound>,
     ) -> Self {
         let Statements { claim, takeover, accept, accept_takeover, .. } = statements;
         Self {
-            lane: Lane::new("tower-webhook claims", pool, deadline, LOCK_TIMEOUT),
+            lane: Lane::new("tower-webhook claims", access, deadline, LOCK_TIMEOUT).telling_table_locks(statements),
             inline: Verbs { claim: ClaimSheet::inline(claim), takeover: TakeoverSheet::inline(takeover) },
             kept: Verbs { claim: ClaimSheet::kept(accept), takeover: TakeoverSheet::kept(accept_takeover) },
-            promotion: Promotion::new(statements),
+            promotion: Promotion::new(statements, bound.clone()),
             settles,
             bell,
         }
@@ -165,7 +168,7 @@ fn held_up<'a>(bids: &[&'a Bid], said: &[Result<Said, Fault>]) -> Vec<&'a str> {
 /// That somebody's transaction is inserting the key is an answer, too.
 fn unless_blocked(said: Result<Said, Fault>) -> Result<Said, Fault> {
     match said {
-        Err(fault) if fault.remedy == Remedy::SplitBlocked => Ok(Said::Unseen),
+        Err(fault) if fault.remedy == Remedy::Blocked => Ok(Said::Unseen),
         said => said,
     }
 }

@@ -1,12 +1,14 @@
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
+use sqlx::AssertSqlSafe;
 use sqlx::postgres::{PgListener, PgPoolOptions};
-use sqlx::{AssertSqlSafe, PgPool};
 use tokio::runtime::Handle;
 use tokio::sync::Notify;
 use tokio::task::AbortHandle;
 use tokio::time::timeout;
+
+use super::access::Access;
 
 /// Before it is listened again, on another connection.
 const PAUSE: Duration = Duration::from_secs(1);
@@ -19,26 +21,30 @@ const DEADLINE: Duration = Duration::from_secs(5);
 
 /// Listens for what is rung elsewhere, on a connection of its own: from when it is first asked to, until it is dropped.
 pub(super) struct Ear {
-    pool: PgPool,
+    access: Access,
     channel_sql: Arc<str>,
     task: Mutex<Option<AbortHandle>>,
 }
 
 impl Ear {
-    pub(super) fn new(pool: PgPool, channel_sql: Arc<str>) -> Self {
-        Self { pool, channel_sql, task: Mutex::new(None) }
+    pub(super) fn new(access: Access, channel_sql: Arc<str>) -> Self {
+        Self { access, channel_sql, task: Mutex::new(None) }
     }
 
     /// Has `heard` told of everything from now on. Asked again and again, it listens once.
     pub(super) fn listen(&self, heard: &Arc<Notify>) {
+        // Behind a pooler nothing would be heard: workers see for themselves, every now and then.
+        if !self.access.has_sessions() {
+            return;
+        }
         let mut task = self.task.lock().unwrap_or_else(PoisonError::into_inner);
         // Its runtime may have ended, and this be another one.
         if task.as_ref().is_some_and(|task| !task.is_finished()) {
             return;
         }
         if let Ok(runtime) = Handle::try_current() {
-            let (pool, sql, heard) = (self.pool.clone(), self.channel_sql.clone(), heard.clone());
-            *task = Some(runtime.spawn(keep_listening(pool, sql, heard)).abort_handle());
+            let (access, sql, heard) = (self.access.clone(), self.channel_sql.clone(), heard.clone());
+            *task = Some(runtime.spawn(keep_listening(access, sql, heard)).abort_handle());
         }
     }
 }
@@ -51,18 +57,17 @@ impl Drop for Ear {
     }
 }
 
-async fn keep_listening(pool: PgPool, sql: Arc<str>, heard: Arc<Notify>) {
+async fn keep_listening(access: Access, sql: Arc<str>, heard: Arc<Notify>) {
     loop {
         // Whatever ended it: workers look every now and then, and say so if they cannot.
-        let _ = listen(&pool, &sql, &heard).await;
+        let _ = listen(&access, &sql, &heard).await;
         tokio::time::sleep(PAUSE).await;
     }
 }
 
 /// Listens until the connection is lost.
-async fn listen(pool: &PgPool, sql: &Arc<str>, heard: &Notify) -> Result<(), sqlx::Error> {
-    // Asked every time, as for every connection of the store's own.
-    let options = (*pool.connect_options()).clone().application_name("tower-webhook listens");
+async fn listen(access: &Access, sql: &Arc<str>, heard: &Notify) -> Result<(), sqlx::Error> {
+    let options = access.session_options("tower-webhook listens");
     let own = PgPoolOptions::new().max_connections(1).max_lifetime(None).idle_timeout(None).connect_lazy_with(options);
     let mut listener = PgListener::connect_with(&own).await?;
     listener.eager_reconnect(false);

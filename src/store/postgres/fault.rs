@@ -7,6 +7,9 @@ use crate::store::{StoreError, StoreErrorKind};
 const NO_TABLE: &str =
     "the table is missing or out of date: call PostgresStore::migrate, or run what PostgresStore::schema_sql says";
 
+const TABLE_LOCKED: &str = "another session locks the whole table, as LOCK TABLE, ALTER TABLE, VACUUM FULL and CREATE INDEX without \
+    CONCURRENTLY do; pg_locks shows which";
+
 /// Why a statement was not answered. Everybody in its batch is told the same.
 #[derive(Clone, Debug)]
 pub(super) struct Fault {
@@ -24,15 +27,16 @@ pub(super) enum Remedy {
     Reconnect,
     /// Asking for fewer rows: one of them is to blame.
     Split,
-    /// The same, and it is to blame because another transaction is about to insert it.
-    SplitBlocked,
+    /// A lock was not to be had in time: that of one row, which another transaction is about to insert, or that of the whole
+    /// table. The server does not tell which.
+    Blocked,
     Nothing,
 }
 
 #[derive(Clone, Debug)]
 struct Cause {
     advice: Option<&'static str>,
-    error: Arc<sqlx::Error>,
+    error: Option<Arc<sqlx::Error>>,
 }
 
 impl Fault {
@@ -40,9 +44,31 @@ impl Fault {
         Self { remedy: Remedy::Nothing, kind: StoreErrorKind::TimedOut, cause: None }
     }
 
+    /// What was [blocked](Remedy::Blocked) was so by a lock on the whole table, which fewer rows would not help.
+    pub(super) fn of_the_table(self) -> Self {
+        Self { remedy: Remedy::Nothing, ..self }.with_advice(TABLE_LOCKED)
+    }
+
+    /// The store itself does not do what was asked of it.
+    pub(super) fn refused(advice: &'static str) -> Self {
+        let cause = Some(Cause { advice: Some(advice), error: None });
+        Self { remedy: Remedy::Nothing, kind: StoreErrorKind::Unavailable, cause }
+    }
+
+    /// The same, with a word on how to get out of it.
+    pub(super) fn with_advice(mut self, advice: &'static str) -> Self {
+        self.cause = self.cause.map(|cause| Cause { advice: Some(advice), ..cause });
+        self
+    }
+
+    /// Whether time ran out.
+    pub(super) fn is_late(&self) -> bool {
+        self.kind == StoreErrorKind::TimedOut
+    }
+
     /// Whether fewer rows could be answered.
     pub(super) fn is_of_a_row(&self) -> bool {
-        matches!(self.remedy, Remedy::Split | Remedy::SplitBlocked)
+        matches!(self.remedy, Remedy::Split | Remedy::Blocked)
     }
 }
 
@@ -59,7 +85,7 @@ impl From<sqlx::Error> for Fault {
             sqlx::Error::ColumnDecode { .. } | sqlx::Error::Decode(_) => (Remedy::Split, StoreErrorKind::Corrupt),
             _ => (Remedy::Nothing, StoreErrorKind::Unavailable),
         };
-        Self { remedy, kind, cause: Some(Cause { advice, error: Arc::new(error) }) }
+        Self { remedy, kind, cause: Some(Cause { advice, error: Some(Arc::new(error)) }) }
     }
 }
 
@@ -69,7 +95,7 @@ fn of_code(code: &str) -> (Remedy, StoreErrorKind) {
         // Serialization failure, deadlock.
         "40001" | "40P01" => Remedy::Again,
         // The lock timeout.
-        "55P03" => Remedy::SplitBlocked,
+        "55P03" => Remedy::Blocked,
         // The statement timeout, or an operator's cancel.
         "57014" => return (Remedy::Nothing, StoreErrorKind::TimedOut),
         // The server goes down or is a standby by now; a statement it prepared is gone or out of date.
@@ -94,18 +120,20 @@ impl From<Fault> for StoreError {
 
 impl fmt::Display for Cause {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self.advice {
-            Some(advice) => f.write_str(advice),
-            None => self.error.fmt(f),
+        match (self.advice, &self.error) {
+            (Some(advice), _) => f.write_str(advice),
+            (None, Some(error)) => error.fmt(f),
+            (None, None) => Ok(()),
         }
     }
 }
 
 impl Error for Cause {
     fn source(&self) -> Option<&(dyn Error + 'static)> {
+        let error = self.error.as_deref()?;
         match self.advice {
-            Some(_) => Some(&*self.error),
-            None => self.error.source(),
+            Some(_) => Some(error),
+            None => error.source(),
         }
     }
 }

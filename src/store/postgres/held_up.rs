@@ -4,6 +4,7 @@ use std::time::Duration;
 use sqlx::{AssertSqlSafe, Row as _};
 use tokio::time::Instant;
 
+use super::bound::Bound;
 use super::lane::Lane;
 use super::promotion::Promotion;
 use super::schema::Statements;
@@ -28,9 +29,9 @@ struct Round {
 }
 
 impl HeldUp {
-    pub(super) fn new(statements: &Statements) -> Self {
+    pub(super) fn new(statements: &Statements, bound: Arc<Bound>) -> Self {
         let round = Mutex::new(Round { due: Instant::now(), last: String::new() });
-        Self { sql: statements.held_up.clone(), promotion: Promotion::new(statements), round }
+        Self { sql: statements.held_up.clone(), promotion: Promotion::new(statements, bound), round }
     }
 
     /// Looks at some orders, if it is time.

@@ -1,12 +1,14 @@
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use sqlx::postgres::{PgArguments, PgRow, Postgres};
 use sqlx::query::Query;
-use sqlx::{AssertSqlSafe, ConnectOptions, PgConnection, PgPool, Row as _};
+use sqlx::{AssertSqlSafe, ConnectOptions, PgConnection, Row as _};
 use tokio::time::{Instant, timeout_at};
 
+use super::access::{Access, in_transaction};
 use super::fault::{Fault, Remedy};
+use super::schema::Statements;
 use crate::telemetry;
 
 /// How often a batch that met another transaction is asked again.
@@ -24,9 +26,12 @@ const SETTINGS: &str = "SET plan_cache_mode = force_generic_plan; \
 /// A connection of the store's own, which runs one statement at a time: made when it is needed, kept until it breaks.
 pub(super) struct Lane {
     name: &'static str,
-    pool: PgPool,
+    access: Access,
+    /// Of a session, which is told them once; or what begins each transaction, if the server may be another one every time.
     settings: String,
     deadline: Duration,
+    /// Asks whether the whole table is locked.
+    table_lock: Option<Arc<str>>,
     kept: Mutex<Option<PgConnection>>,
 }
 
@@ -51,20 +56,33 @@ pub(super) fn place<'a, T>(all: &'a mut [T], row: &PgRow) -> Result<&'a mut T, s
 
 impl Lane {
     /// `lock_timeout` ends the wait for another transaction.
-    pub(super) fn new(name: &'static str, pool: PgPool, deadline: Duration, lock_timeout: Duration) -> Self {
+    pub(super) fn new(name: &'static str, access: &Access, deadline: Duration, lock_timeout: Duration) -> Self {
         let deadline = deadline.min(LONGEST_DEADLINE);
+        let (deadline_ms, lock_ms) = (deadline.as_millis(), lock_timeout.as_millis());
         // The server gives up when this side does, so that nothing takes effect long after its batch was given up.
-        let settings = format!(
-            "{SETTINGS}SET statement_timeout = {}; SET lock_timeout = {}",
-            deadline.as_millis(),
-            lock_timeout.as_millis()
-        );
-        Self { name, pool, settings, deadline, kept: Mutex::new(None) }
+        let settings = format!("{SETTINGS}SET statement_timeout = {deadline_ms}; SET lock_timeout = {lock_ms}");
+        let settings = match access.pooled {
+            // A process that stops in the middle must not hold rows, and a server of the pooler's.
+            true => format!(
+                "BEGIN ISOLATION LEVEL READ COMMITTED; {}; SET LOCAL idle_in_transaction_session_timeout = {deadline_ms}",
+                local(&settings)
+            ),
+            false => settings,
+        };
+        let access = access.clone();
+        Self { name, access, settings, deadline, table_lock: None, kept: Mutex::new(None) }
     }
 
-    /// The same, with settings of its own.
+    /// The same, with settings of its own, which are `SET` statements.
     pub(super) fn with(mut self, settings: &str) -> Self {
+        let settings = if self.access.pooled { local(settings) } else { settings.to_owned() };
         self.settings = format!("{}; {settings}", self.settings);
+        self
+    }
+
+    /// The same, and a lock on the whole table is told from one on a row.
+    pub(super) fn telling_table_locks(mut self, statements: &Statements) -> Self {
+        self.table_lock = Some(statements.table_lock.clone());
         self
     }
 
@@ -73,7 +91,8 @@ impl Lane {
         Instant::now() + self.deadline
     }
 
-    /// What `sheet` says of every row, in one statement; in several, if that fails because of a row.
+    /// What `sheet` says of every row, in one statement; in several, if that fails because of a row. While the whole table is
+    /// locked, the same statement is asked until the deadline.
     pub(super) async fn ask<S: Sheet>(
         &self,
         sheet: &S,
@@ -82,18 +101,33 @@ impl Lane {
     ) -> Vec<Result<S::Outcome, Fault>> {
         let mut outcomes = Vec::with_capacity(rows.len());
         let mut parts = vec![rows];
+        let mut table_lock = None;
         while let Some(part) = parts.pop() {
             let said = self.ask_part(sheet, part, until).await;
             match said {
                 Ok(said) => outcomes.extend(said.into_iter().map(Ok)),
+                Err(fault) if fault.remedy == Remedy::Blocked && self.table_is_locked(until).await => {
+                    table_lock = Some(fault.of_the_table());
+                    parts.push(part);
+                }
                 Err(fault) if fault.is_of_a_row() && part.len() > 1 => {
                     let (first, second) = part.split_at(part.len() / 2);
                     parts.extend([second, first]);
                 }
-                Err(fault) => outcomes.extend(part.iter().map(|_| Err(fault.clone()))),
+                Err(fault) => {
+                    let fault = if Instant::now() >= until { table_lock.clone().unwrap_or(fault) } else { fault };
+                    outcomes.extend(part.iter().map(|_| Err(fault.clone())));
+                }
             }
         }
         outcomes
+    }
+
+    /// Asked after a wait for a lock was given up. The lock may be gone by now; then the next try shows it.
+    async fn table_is_locked(&self, until: Instant) -> bool {
+        let Some(sql) = &self.table_lock else { return false };
+        let answer = self.run_until(until, || sqlx::query(AssertSqlSafe(sql.clone()))).await;
+        answer.is_ok_and(|rows| rows.first().is_some_and(|row| row.try_get(0).unwrap_or(false)))
     }
 
     async fn ask_part<S: Sheet>(&self, sheet: &S, part: &[&S::Row], until: Instant) -> Result<Vec<S::Outcome>, Fault> {
@@ -125,7 +159,11 @@ impl Lane {
                 Some(connection) => connection,
                 None => self.connect().await?,
             };
-            let fault = match query().fetch_all(&mut connection).await {
+            let answer = match self.access.pooled {
+                true => in_transaction(&mut connection, &self.settings, query()).await,
+                false => query().fetch_all(&mut connection).await,
+            };
+            let fault = match answer {
                 Ok(answer) => {
                     *self.kept() = Some(connection);
                     return Ok(answer);
@@ -149,15 +187,20 @@ impl Lane {
     }
 
     async fn connect(&self) -> Result<PgConnection, sqlx::Error> {
-        // Asked every time: they may have been replaced, by those with a new password for example.
-        let options = PgPool::connect_options(&self.pool);
-        let options = (*options).clone().application_name(self.name).statement_cache_capacity(8);
-        let mut connection = options.connect().await?;
-        sqlx::raw_sql(AssertSqlSafe(&*self.settings)).execute(&mut connection).await?;
+        let mut connection = self.access.options(self.name).connect().await?;
+        // A pooler would pass them on to a server, which others use in a moment.
+        if !self.access.pooled {
+            sqlx::raw_sql(AssertSqlSafe(&*self.settings)).execute(&mut connection).await?;
+        }
         Ok(connection)
     }
 
     fn kept(&self) -> MutexGuard<'_, Option<PgConnection>> {
         self.kept.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+/// `SET` statements for as long as a transaction lasts.
+fn local(settings: &str) -> String {
+    settings.replace("SET ", "SET LOCAL ")
 }

@@ -1,10 +1,14 @@
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
+use sqlx::Row as _;
 use sqlx::postgres::{PgArguments, PgRow, Postgres};
 use sqlx::query::Query;
-use sqlx::{AssertSqlSafe, PgPool, Row as _};
+use tokio::time::Instant;
 
+use super::access::Access;
+use super::bound::{Bound, BoundKeeper, LONGEST_WALK};
+use super::choice::Choice;
 use super::fault::Fault;
 use super::held_up::HeldUp;
 use super::lane::Lane;
@@ -12,9 +16,10 @@ use super::parcel;
 use super::schema::Statements;
 use super::settle::Settle;
 use super::settles::Settles;
-use super::text::milliseconds;
+use super::strays::Strays;
+use super::wanted::Wanted;
 use crate::EventKey;
-use crate::inbox::{LAPSED, LeaseRequest, Leased};
+use crate::inbox::Leased;
 use crate::store::group::{Answers, Engine, Group};
 use crate::store::handed::{Handed, PutBack};
 use crate::store::{ClaimToken, Fingerprint, StoreError};
@@ -25,74 +30,129 @@ const LOCK_TIMEOUT: Duration = Duration::from_millis(100);
 /// How often it is then asked again.
 const RETRIES: usize = 8;
 
-/// More than this are not leased in one statement.
-const LARGEST_LEASE: usize = 512;
-
 /// In the order of the index, and no further than there is something to lease, however many are waiting. A lease that the server
 /// forgets in a crash is a lapsed one: the next worker's token fences it. So nobody waits until it is on disk.
 const SETTINGS: &str = "SET enable_bitmapscan = off; SET enable_sort = off; SET synchronous_commit = off";
 
+/// Between two tries, if other workers were faster with all that was chosen.
+const PAUSES: [Duration; 4] = {
+    let ms = Duration::from_millis;
+    [ms(1), ms(2), ms(5), ms(10)]
+};
+
 /// Leases events to workers, on a connection of its own.
 pub(super) struct Leases {
     lane: Lane,
-    sql: Arc<str>,
-    settles: Group<Settles>,
+    lease_due: Arc<str>,
+    lease_chosen: Arc<str>,
+    choice: Choice,
     held_up: HeldUp,
-}
-
-/// What a worker asks for.
-pub(super) struct Wanted {
-    limit: usize,
-    lease_ms: i64,
-    endpoints: Box<[Box<str>]>,
-    except_endpoints: Box<[Box<str>]>,
-    except_types: Box<[Box<str>]>,
-}
-
-impl Wanted {
-    pub(super) fn new(request: &LeaseRequest<'_>) -> Self {
-        Self {
-            limit: request.limit.min(LARGEST_LEASE),
-            lease_ms: milliseconds(request.lease),
-            endpoints: request.endpoints.into(),
-            except_endpoints: request.except_endpoints.into(),
-            except_types: request.except_types.into(),
-        }
-    }
-
-    fn query<'q>(&'q self, sql: &Arc<str>, tokens: &'q [ClaimToken]) -> Query<'q, Postgres, PgArguments> {
-        let texts = |texts: &'q [Box<str>]| texts.iter().map(|text| &**text).collect::<Vec<_>>();
-        sqlx::query(AssertSqlSafe(sql.clone()))
-            .bind(i64::try_from(self.limit).unwrap_or(i64::MAX))
-            .bind(tokens.iter().map(|token| token.as_bytes().as_slice()).collect::<Vec<_>>())
-            .bind(self.lease_ms)
-            .bind(texts(&self.endpoints))
-            .bind(texts(&self.except_endpoints))
-            .bind(texts(&self.except_types))
-            .bind(LAPSED)
-            .bind(i64::try_from(parcel::HEAVIEST).unwrap_or(i64::MAX))
-    }
+    bound: BoundKeeper,
+    strays: Strays,
+    settles: Group<Settles>,
 }
 
 impl Leases {
-    pub(super) fn new(pool: PgPool, deadline: Duration, statements: &Statements, settles: Group<Settles>) -> Self {
-        let lane = Lane::new("tower-webhook leases", pool, deadline, LOCK_TIMEOUT).with(SETTINGS);
-        Self { lane, sql: statements.lease.clone(), settles, held_up: HeldUp::new(statements) }
+    pub(super) fn new(
+        access: &Access,
+        deadline: Duration,
+        statements: &Statements,
+        settles: Group<Settles>,
+        bound: &Arc<Bound>,
+    ) -> Self {
+        let lane = Lane::new("tower-webhook leases", access, deadline, LOCK_TIMEOUT).with(SETTINGS);
+        let aside = Lane::new("tower-webhook searches", access, LONGEST_WALK, LOCK_TIMEOUT).with(SETTINGS);
+        let aside = Arc::new(aside);
+        Self {
+            lane,
+            lease_due: statements.lease_due.clone(),
+            lease_chosen: statements.lease_chosen.clone(),
+            choice: Choice::new(statements),
+            held_up: HeldUp::new(statements, bound.clone()),
+            bound: BoundKeeper::new(bound.clone(), statements, aside.clone()),
+            strays: Strays::new(aside, statements, settles.clone()),
+            settles,
+        }
     }
 
     async fn lease(&self, wanted: &Wanted) -> Result<Handed<Group<Settles>>, Fault> {
         let until = self.lane.until();
         self.held_up.look(&self.lane, until).await;
-        let tokens: Vec<_> = (0..wanted.limit).map(|_| ClaimToken::random()).collect();
+        self.bound.look(&self.lane, until).await;
         let mut retries = 0;
         loop {
-            match self.lane.run_until(until, || wanted.query(&self.sql, &tokens)).await {
-                Ok(rows) => return Ok(Handed::new(read_all(&rows), self.settles.clone())),
+            let leased = match wanted.is_of_any_kind() {
+                true => self.lease_due(wanted, until).await,
+                false => self.lease_chosen(wanted, until).await,
+            };
+            match leased {
                 // Another worker was faster with an event of the same order: it is to be seen now.
                 Err(fault) if fault.is_of_a_row() && retries < RETRIES => retries += 1,
-                Err(fault) => return Err(fault),
+                Err(fault) if fault.is_late() => {
+                    self.bound.bound().was_late();
+                    return Err(fault);
+                }
+                leased => return leased,
             }
         }
+    }
+
+    /// What has been due the longest.
+    async fn lease_due(&self, wanted: &Wanted, until: Instant) -> Result<Handed<Group<Settles>>, Fault> {
+        let (bound, limit) = (self.bound.bound().at(), i64::try_from(wanted.limit).unwrap_or(i64::MAX));
+        let query = |tokens: &[ClaimToken]| wanted.lease(&self.lease_due, bound, tokens).bind(limit);
+        self.run(wanted, until, query).await
+    }
+
+    /// What has been due the longest of the kinds that there is room for.
+    async fn lease_chosen(&self, wanted: &Wanted, until: Instant) -> Result<Handed<Group<Settles>>, Fault> {
+        let bound = self.bound.bound().at();
+        for pause in PAUSES {
+            let keys = self.choice.make(&self.lane, wanted, bound, until).await?;
+            if keys.is_empty() {
+                break;
+            }
+            let query = |tokens: &[ClaimToken]| wanted.lease(&self.lease_chosen, bound, tokens).bind(keys.clone());
+            let leased = self.run(wanted, until, query).await?;
+            if !leased.is_empty() {
+                return Ok(leased);
+            }
+            // Other workers have chosen the same, and were faster.
+            tokio::time::sleep(pause).await;
+        }
+        Ok(Handed::new(Vec::new(), self.settles.clone()))
+    }
+
+    /// Runs a statement that leases, under new tokens each time: if one took effect whose answer did not come, its events can be told
+    /// from those of the next.
+    async fn run<'q>(
+        &self,
+        wanted: &Wanted,
+        until: Instant,
+        query: impl Fn(&[ClaimToken]) -> Query<'q, Postgres, PgArguments>,
+    ) -> Result<Handed<Group<Settles>>, Fault> {
+        let (asked_at, tries) = (Instant::now(), Mutex::new(Vec::new()));
+        let answer = self
+            .lane
+            .run_until(until, || {
+                let tokens: Vec<_> = (0..wanted.limit).map(|_| ClaimToken::random()).collect();
+                let query = query(&tokens);
+                tries.lock().unwrap_or_else(PoisonError::into_inner).push(tokens);
+                query
+            })
+            .await;
+        let mut tries = tries.into_inner().unwrap_or_else(PoisonError::into_inner);
+        let is_known = match &answer {
+            Ok(_) => true,
+            Err(fault) => fault.is_of_a_row(),
+        };
+        if is_known {
+            tries.pop();
+        }
+        for tokens in tries {
+            self.strays.put_back(tokens, asked_at, wanted.lease);
+        }
+        Ok(Handed::new(read_all(&answer?), self.settles.clone()))
     }
 }
 
@@ -134,6 +194,6 @@ fn read(row: &PgRow) -> Result<(i64, Leased), sqlx::Error> {
     leased.attempt = row.try_get::<i32, _>("attempts")?.unsigned_abs();
     leased.event_type = row.try_get::<Option<String>, _>("event_type")?.map(Into::into);
     leased.fingerprint = Fingerprint::from_u64(row.try_get::<i64, _>("fingerprint")?.cast_unsigned());
-    leased.superseded = row.try_get("superseded")?;
+    (leased.started, leased.superseded) = (row.try_get("started")?, row.try_get("superseded")?);
     Ok((row.try_get("n")?, leased))
 }

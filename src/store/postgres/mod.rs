@@ -28,7 +28,8 @@
 //! their own migrations. Rows are kept until their retention is over, and deleted in small batches some time later. A claim
 //! that was given back is kept for a day, so that attempts are counted. A row whose claim lapsed and that nobody came back
 //! to stays: it is an event whose outcome nobody knows. A role that did not create it needs `SELECT`, `INSERT`, `UPDATE` and `DELETE` on
-//! the table and, for the inbox, `USAGE` on its sequence.
+//! the table and, for the inbox, `USAGE` on its sequence; [`migrate`](PostgresStore::migrate) needs no more than that on a table that
+//! is complete.
 //!
 //! # The inbox
 //!
@@ -67,16 +68,51 @@
 //! | being woken, where a worker runs | 1 |
 //!
 //! The pool itself serves [`migrate`](PostgresStore::migrate), [`purge`](PostgresStore::purge), and what operators ask.
+//! [`check`](PostgresStore::check) opens two more for a moment.
+//!
+//! # Poolers
+//!
+//! A pooler in session mode needs nothing. One in transaction mode (PgBouncer with `pool_mode = transaction`, Supavisor on port 6543, RDS
+//! Proxy) gives every transaction another session, and the store has to be told with [`pooled`](PostgresStoreBuilder::pooled):
+//!
+//! ```no_run
+//! use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
+//! use tower_webhook::store::PostgresStore;
+//!
+//! # async fn example(pooler: PgConnectOptions, server: PgConnectOptions) -> Result<(), Box<dyn std::error::Error>> {
+//! // PgBouncer refuses this parameter, unless `ignore_startup_parameters` names it.
+//! let pool = PgPoolOptions::new().connect_with(pooler.extra_float_digits(None)).await?;
+//! let store = PostgresStore::builder(pool).pooled().direct(server).build();
+//! store.migrate().await?;
+//! store.check().await?;
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! | | sessions | `pooled` | `pooled` and [`direct`](PostgresStoreBuilder::direct) |
+//! |---|---|---|---|
+//! | round trips of a batch of claims, completions or leases | 1 | 4: `BEGIN` with `SET LOCAL`, the statement, its parameters, `COMMIT` | 4 |
+//! | round trips of [`complete_in`](crate::WebhookEvent::complete_in) | 1, and another one the first time | 2 | 2 |
+//! | workers are woken by other instances | `LISTEN` | no: they [poll](crate::Worker::poll_every) | `LISTEN` |
+//! | a missing index of a table above 16 MiB | `CREATE INDEX CONCURRENTLY` | `migrate` refuses, and says so | `CREATE INDEX CONCURRENTLY` |
+//!
+//! Concurrent questions share a batch as always, so the round trips cost latency more than throughput. Handlers that
+//! use such a pool themselves keep to the same rules: every query inside of a transaction, and
+//! [`persistent(false)`](sqlx::query::Query::persistent), unless the pooler knows prepared statements. RDS Proxy may pin a session to
+//! each of the store's connections, since it does so for `SET` of any kind: nothing breaks, and those sessions are not shared.
 //!
 //! # What it needs
 //!
-//! PostgreSQL 14 or later, and sessions: a pooler in transaction mode between this store and the server does not do. What the
-//! pool sets up per connection (`after_connect`) the connections of this store do not have: name the schema with
-//! [`table`](PostgresStoreBuilder::table), or set the search path in the connect options.
+//! PostgreSQL 14 or later. What the pool sets up per connection (`after_connect`) the connections of this store do not have: name
+//! the schema with [`table`](PostgresStoreBuilder::table), or set the search path in the connect options.
 
+mod access;
 mod bell;
 mod bid;
+mod bound;
 mod builder;
+mod check;
+mod choice;
 mod claims;
 mod ear;
 mod fault;
@@ -84,20 +120,25 @@ mod held_up;
 mod inbox;
 mod lane;
 mod leases;
+mod migration;
 mod operators;
 mod parcel;
 mod promotion;
 mod purge;
+mod report;
 mod schema;
 mod settle;
 mod settles;
 mod store;
+mod strays;
 mod table;
 mod text;
 mod waiting;
+mod wanted;
 
 pub use self::{
     builder::PostgresStoreBuilder,
+    report::PostgresReport,
     schema::{COMPLETE_SQL, SCHEMA_SQL},
     store::PostgresStore,
 };

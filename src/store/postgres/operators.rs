@@ -2,8 +2,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use sqlx::postgres::{PgArguments, PgRow, Postgres};
-use sqlx::{Arguments as _, AssertSqlSafe, PgPool, QueryBuilder, Row as _};
+use sqlx::{Arguments as _, AssertSqlSafe, QueryBuilder, Row as _};
 
+use super::access::Access;
 use super::fault::Fault;
 use super::parcel;
 use super::schema::{DELETE_SQL, WHICH};
@@ -31,6 +32,8 @@ pub(super) struct Changed {
     pub(super) events: u64,
     /// The orders of those events.
     pub(super) orders: Vec<String>,
+    /// How many events were left as they are, because their bodies are gone.
+    pub(super) without_body: u64,
 }
 
 /// A statement about some events: what is before and what is after it is said which. Written anew for every question, so that
@@ -42,67 +45,73 @@ struct Which {
 }
 
 impl OperatorsSql {
-    pub(super) fn about(table: &TableName) -> Self {
-        let render = |sql| Arc::from(table.render(sql));
-        let which = |sql: &'static str| {
+    /// `keeping` has a statement that completes events say for how long their bodies are kept.
+    pub(super) fn about(table: &TableName, keeping: impl Fn(&str) -> String) -> Self {
+        let render = |sql: &str| Arc::from(table.render(sql));
+        let which = |sql: &str| {
             let (before, after) = sql.split_once(WHICH).unwrap_or((sql, ""));
             Which { before: render(before), after: render(after) }
         };
         Self {
             list: which(include_str!("sql/list.sql")),
             requeue: which(include_str!("sql/requeue.sql")),
-            discard: which(include_str!("sql/discard.sql")),
+            discard: which(&keeping(include_str!("sql/discard.sql"))),
             forget: which(DELETE_SQL),
             get: render(include_str!("sql/get.sql")),
             counts: render(include_str!("sql/counts.sql")),
         }
     }
 
-    pub(super) async fn list(&self, pool: &PgPool, filter: &Filter, page: &Page) -> Result<Vec<KeptEvent>, Fault> {
+    pub(super) async fn list(&self, access: &Access, filter: &Filter, page: &Page) -> Result<Vec<KeptEvent>, Fault> {
         let mut statement = self.list.of(filter, &EventState::ALL, PgArguments::default());
         statement.push(REMEMBERED);
         if let Some(after) = page.after {
             statement.push(" AND arrival > ").push_bind(i64::try_from(after).unwrap_or(i64::MAX));
         }
         statement.push(" ORDER BY arrival LIMIT ").push_bind(i64::try_from(page.limit).unwrap_or(i64::MAX));
-        let rows = statement.build().persistent(false).fetch_all(pool).await?;
+        let rows = access.fetch_all(statement.build().persistent(false)).await?;
         Ok(rows.iter().map(kept).collect::<Result<_, _>>()?)
     }
 
-    pub(super) async fn get(&self, pool: &PgPool, key: &EventKey) -> Result<Option<KeptEvent>, Fault> {
+    pub(super) async fn get(&self, access: &Access, key: &EventKey) -> Result<Option<KeptEvent>, Fault> {
         let statement = sqlx::query(AssertSqlSafe(self.get.clone())).bind(key.as_str());
-        let row = statement.fetch_optional(pool).await?;
-        Ok(row.as_ref().map(whole).transpose()?)
+        let rows = access.fetch_all(statement).await?;
+        Ok(rows.first().map(whole).transpose()?)
     }
 
     pub(super) async fn requeue(
         &self,
-        pool: &PgPool,
+        access: &Access,
         filter: &Filter,
         states: &[EventState],
     ) -> Result<Changed, Fault> {
         let mut statement = self.requeue.of(filter, states, PgArguments::default());
         statement.push(REMEMBERED);
-        self.requeue.change(pool, statement).await
+        self.requeue.change(access, statement).await
     }
 
-    pub(super) async fn discard(&self, pool: &PgPool, filter: &Filter, retention: Duration) -> Result<Changed, Fault> {
+    pub(super) async fn discard(
+        &self,
+        access: &Access,
+        filter: &Filter,
+        retention: Duration,
+    ) -> Result<Changed, Fault> {
         let mut arguments = PgArguments::default();
         arguments.add(milliseconds(retention)).map_err(sqlx::Error::Encode)?;
         let statement = self.discard.of(filter, &[EventState::Waiting, EventState::Dead], arguments);
-        self.discard.change(pool, statement).await
+        self.discard.change(access, statement).await
     }
 
-    pub(super) async fn forget(&self, pool: &PgPool, filter: &Filter) -> Result<u64, Fault> {
+    pub(super) async fn forget(&self, access: &Access, filter: &Filter) -> Result<u64, Fault> {
         let states = [EventState::Completed, EventState::Dead];
         let mut statement = self.forget.of(filter, &states, PgArguments::default());
         statement.push(&*self.forget.after);
-        let row = statement.build().persistent(false).fetch_one(pool).await?;
+        let row = access.fetch_one(statement.build().persistent(false)).await?;
         Ok(row.try_get::<i64, _>(0)?.unsigned_abs())
     }
 
-    pub(super) async fn counts(&self, pool: &PgPool) -> Result<InboxCounts, Fault> {
-        let row = sqlx::query(AssertSqlSafe(self.counts.clone())).fetch_one(pool).await?;
+    pub(super) async fn counts(&self, access: &Access) -> Result<InboxCounts, Fault> {
+        let row = access.fetch_one(sqlx::query(AssertSqlSafe(self.counts.clone()))).await?;
         let count = |column| row.try_get::<i64, _>(column).map(i64::unsigned_abs);
         let oldest: Option<i64> = row.try_get("oldest")?;
         Ok(InboxCounts {
@@ -117,10 +126,15 @@ impl OperatorsSql {
 }
 
 impl Which {
-    async fn change(&self, pool: &PgPool, mut statement: QueryBuilder<Postgres>) -> Result<Changed, Fault> {
+    async fn change(&self, access: &Access, mut statement: QueryBuilder<Postgres>) -> Result<Changed, Fault> {
         statement.push(&*self.after);
-        let row = statement.build().persistent(false).fetch_one(pool).await?;
-        Ok(Changed { events: row.try_get::<i64, _>(0)?.unsigned_abs(), orders: row.try_get(1)? })
+        let row = access.fetch_one(statement.build().persistent(false)).await?;
+        let without_body: i64 = row.try_get(2)?;
+        Ok(Changed {
+            events: row.try_get::<i64, _>(0)?.unsigned_abs(),
+            orders: row.try_get(1)?,
+            without_body: without_body.unsigned_abs(),
+        })
     }
 
     /// The statement up to its conditions, for events in one of `states`.
@@ -182,6 +196,8 @@ fn kept(row: &PgRow) -> Result<KeptEvent, sqlx::Error> {
 fn whole(row: &PgRow) -> Result<KeptEvent, sqlx::Error> {
     let mut event = kept(row)?;
     event.failures = log::read(row.try_get::<Option<&str>, _>("failures")?.unwrap_or_default());
-    event.parcel = Some(parcel::read(row)?);
+    if !row.try_get::<bool, _>("without_body")? {
+        event.parcel = Some(parcel::read(row)?);
+    }
     Ok(event)
 }

@@ -1,8 +1,11 @@
 use std::sync::Arc;
 
-use sqlx::{AssertSqlSafe, PgPool};
+use sqlx::postgres::PgRow;
+use sqlx::{AssertSqlSafe, Row as _};
 use tokio::time::Instant;
 
+use super::access::Access;
+use super::bound::Bound;
 use super::lane::Lane;
 use super::schema::Statements;
 
@@ -13,24 +16,32 @@ use super::schema::Statements;
 /// [looks](super::leases) every now and then.
 pub(super) struct Promotion {
     sql: Arc<str>,
+    bound: Arc<Bound>,
 }
 
 impl Promotion {
-    pub(super) fn new(statements: &Statements) -> Self {
-        Self { sql: statements.promote.clone() }
+    pub(super) fn new(statements: &Statements, bound: Arc<Bound>) -> Self {
+        Self { sql: statements.promote.clone(), bound }
     }
 
     /// On a connection that is at hand.
     pub(super) async fn run(&self, lane: &Lane, orders: &[&str], until: Instant) {
         if !orders.is_empty() {
-            let _ = lane.run_until(until, || sqlx::query(AssertSqlSafe(self.sql.clone())).bind(orders.to_vec())).await;
+            let query = || sqlx::query(AssertSqlSafe(self.sql.clone())).bind(orders.to_vec());
+            self.lower(&lane.run_until(until, query).await.unwrap_or_default());
         }
     }
 
     /// On one of the pool's.
-    pub(super) async fn run_over(&self, pool: &PgPool, orders: &[String]) {
+    pub(super) async fn run_over(&self, access: &Access, orders: &[String]) {
         if !orders.is_empty() {
-            let _ = sqlx::query(AssertSqlSafe(self.sql.clone())).bind(orders).execute(pool).await;
+            let query = sqlx::query(AssertSqlSafe(self.sql.clone())).bind(orders);
+            self.lower(&access.fetch_all(query).await.unwrap_or_default());
         }
+    }
+
+    /// They have been due since before they were held up.
+    fn lower(&self, rows: &[PgRow]) {
+        rows.iter().filter_map(|row| row.try_get(0).ok()).for_each(|due| self.bound.lower(due));
     }
 }

@@ -14,7 +14,7 @@ use crate::store::{ClaimRequest, ClaimToken, Completion, Hold};
 /// How long a released event is remembered, for the number of its attempts.
 const RELEASED_FOR: Duration = Duration::from_secs(24 * 3600);
 
-/// One renewal, completion, release, retry or burial, as it is asked for in a batch.
+/// One renewal, start, completion, release, retry or burial, as it is asked for in a batch.
 pub(super) struct Settle {
     pub(super) key: EventKey,
     token: ClaimToken,
@@ -36,6 +36,8 @@ pub(super) enum Settled {
     Freed {
         hold: Hold,
         leaves: Option<Box<str>>,
+        /// Since when this one is due again, in microseconds since 1970, if it was put back.
+        due: Option<i64>,
     },
     /// The claim is the token's, and another transaction has the row in hand. To be asked again.
     Contended,
@@ -49,6 +51,7 @@ enum Becomes {
     Failed,
     Released,
     /// Of events of an inbox only.
+    Started,
     Retried,
     Dead,
 }
@@ -60,6 +63,7 @@ impl Becomes {
             Self::Completed => "completed",
             Self::Failed => "failed",
             Self::Released => "released",
+            Self::Started => "started",
             Self::Retried => "retried",
             Self::Dead => "dead",
         }
@@ -67,13 +71,13 @@ impl Becomes {
 
     /// Whether there is no such thing but in an inbox.
     fn is_of_an_inbox(self) -> bool {
-        matches!(self, Self::Retried | Self::Dead)
+        matches!(self, Self::Started | Self::Retried | Self::Dead)
     }
 
     /// Whether it was done before under the same token, and the reply lost.
     fn is_done_by(self, state: &str) -> bool {
         match self {
-            Self::Running => false,
+            Self::Running | Self::Started => false,
             Self::Completed | Self::Failed => matches!(state, "completed" | "failed"),
             Self::Released => matches!(state, "released" | "accepted"),
             Self::Retried => state == "accepted",
@@ -85,6 +89,10 @@ impl Becomes {
 impl Settle {
     pub(super) fn renew(claim: &ClaimRequest<'_>) -> Self {
         Self::new(claim.key.clone(), claim.token, Becomes::Running, claim.lease)
+    }
+
+    pub(super) fn start(claim: &ClaimRequest<'_>) -> Self {
+        Self::new(claim.key.clone(), claim.token, Becomes::Started, claim.lease)
     }
 
     pub(super) fn complete(claim: &ClaimRequest<'_>, completion: &Completion<'_>) -> Self {
@@ -150,7 +158,7 @@ impl Sheet for SettleSheet {
         let mut said = vec![Settled::Contended; settles.len()];
         for row in answer {
             let is_due: Option<bool> = row.try_get(1)?;
-            *place(&mut said, row)? = freed(Hold::Held, is_due == Some(true), row.try_get(2)?);
+            *place(&mut said, row)? = freed(Hold::Held, is_due == Some(true), row.try_get(2)?, row.try_get(3)?);
         }
         Ok(said)
     }
@@ -175,7 +183,7 @@ impl Sheet for LookSheet {
             let (settle, settled) = place(&mut said, row)?;
             *settled = match settle.judge(row.try_get(1)?, row.try_get(2)?, row.try_get(3)?) {
                 // A handler's own transaction may have completed it, and only now is anybody told.
-                Settled::Done(hold) => freed(hold, false, row.try_get(4)?),
+                Settled::Done(hold) => freed(hold, false, row.try_get(4)?, None),
                 settled => settled,
             };
         }
@@ -183,9 +191,9 @@ impl Sheet for LookSheet {
     }
 }
 
-fn freed(hold: Hold, is_due: bool, leaves: Option<String>) -> Settled {
+fn freed(hold: Hold, is_due: bool, leaves: Option<String>, due: Option<i64>) -> Settled {
     match leaves.map(Into::into) {
         None if !is_due => Settled::Done(hold),
-        leaves => Settled::Freed { hold, leaves },
+        leaves => Settled::Freed { hold, leaves, due },
     }
 }

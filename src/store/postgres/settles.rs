@@ -1,10 +1,12 @@
 use std::collections::HashMap;
+use std::sync::Arc;
 use std::time::Duration;
 
-use sqlx::PgPool;
 use tokio::time::Instant;
 
+use super::access::Access;
 use super::bell::Bell;
+use super::bound::Bound;
 use super::fault::Fault;
 use super::lane::Lane;
 use super::promotion::Promotion;
@@ -23,16 +25,24 @@ pub(super) struct Settles {
     settle: SettleSheet,
     look: LookSheet,
     promotion: Promotion,
+    bound: Arc<Bound>,
 }
 
 impl Settles {
-    pub(super) fn new(pool: PgPool, deadline: Duration, statements: &Statements, bell: Bell) -> Self {
+    pub(super) fn new(
+        access: &Access,
+        deadline: Duration,
+        statements: &Statements,
+        bell: Bell,
+        bound: &Arc<Bound>,
+    ) -> Self {
         Self {
-            lane: Lane::new("tower-webhook settles", pool, deadline, NO_LOCK_TIMEOUT),
+            lane: Lane::new("tower-webhook settles", access, deadline, NO_LOCK_TIMEOUT),
             bell,
             settle: SettleSheet(statements.settle.clone()),
             look: LookSheet(statements.look.clone()),
-            promotion: Promotion::new(statements),
+            promotion: Promotion::new(statements, bound.clone()),
+            bound: bound.clone(),
         }
     }
 
@@ -52,12 +62,18 @@ impl Settles {
 
     /// Lets the next events go on, and tells workers.
     async fn let_go_on(&self, said: &[Result<Settled, Fault>], until: Instant) {
-        let mut freed = said.iter().filter_map(|said| match said {
-            Ok(Settled::Freed { leaves, .. }) => Some(leaves.as_deref()),
-            _ => None,
-        });
-        let Some(first) = freed.next() else { return };
-        let orders: Vec<&str> = first.into_iter().chain(freed.flatten()).collect();
+        let freed: Vec<_> = said
+            .iter()
+            .filter_map(|said| match said {
+                Ok(Settled::Freed { leaves, due, .. }) => Some((leaves.as_deref(), *due)),
+                _ => None,
+            })
+            .collect();
+        if freed.is_empty() {
+            return;
+        }
+        freed.iter().filter_map(|(_, due)| *due).for_each(|due| self.bound.lower(due));
+        let orders: Vec<&str> = freed.iter().filter_map(|(leaves, _)| *leaves).collect();
         self.promotion.run(&self.lane, &orders, until).await;
         self.bell.ring();
     }

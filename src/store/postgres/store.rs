@@ -6,11 +6,14 @@ use sqlx::PgPool;
 use xxhash_rust::xxh3::xxh3_64;
 
 use super::PostgresStoreBuilder;
+use super::access::Access;
 use super::bell::Bell;
 use super::bid::{Bid, Bidden};
+use super::bound::Bound;
 use super::claims::Claims;
 use super::ear::Ear;
 use super::leases::Leases;
+use super::migration::Migrator;
 use super::purge::Purge;
 use super::schema::Statements;
 use super::settle::{Settle, Settled};
@@ -43,13 +46,14 @@ pub struct PostgresStore {
 }
 
 pub(super) struct Shared {
-    pub(super) pool: PgPool,
+    pub(super) access: Access,
     pub(super) statements: Statements,
     enlistment: Enlistment,
     claims: [Group<Claims>; CLAIM_LANES],
     settles: Group<Settles>,
     purge: Arc<Purge>,
     pub(super) leases: Group<Leases>,
+    pub(super) bound: Arc<Bound>,
     pub(super) waiting: Group<Waiting>,
     pub(super) bell: Bell,
     pub(super) ear: Ear,
@@ -67,22 +71,35 @@ impl PostgresStore {
         PostgresStoreBuilder::new(pool)
     }
 
-    /// Creates the table, its sequence and its indexes if they are missing; harmless otherwise, and when several instances do it at once.
+    /// Brings the table to the schema of this release: creates it, or adds the columns and indexes that an earlier release did not
+    /// know. To be called at every start, by any number of instances at once, while others are at work.
+    ///
+    /// - The catalogue is looked at first. If nothing is missing, the table is not locked, and the role needs no right to change it.
+    /// - Columns are added under a `lock_timeout` of 50 ms, again and again for up to a minute, so that claims do not queue up behind
+    ///   a migration that waits for a handler's open transaction.
+    /// - Indexes of an existing table are created `CONCURRENTLY`. That waits for open transactions, for however long they take, and
+    ///   delays nobody. An index that an earlier try left `INVALID` is dropped first.
+    /// - One instance migrates at a time; the others wait for it, however long it takes.
+    /// - The number of the schema is written into the table's comment, behind whatever else is there. A table of a later release is
+    ///   left as it is.
     ///
     /// # Errors
     ///
-    /// If the database cannot be reached, the schema does not exist, or the user may not create tables in it.
+    /// If the database cannot be reached, the schema does not exist, the user may not change what is missing, or other transactions
+    /// hold the table for longer than a minute.
     pub async fn migrate(&self) -> Result<(), StoreError> {
-        Ok(self.shared.statements.migrate(&self.shared.pool).await?)
+        Ok(Migrator::run(&self.shared.statements.migration, self.shared.access.migration_route()).await?)
     }
 
-    /// What [`migrate`](Self::migrate) runs, for teams that run their own migrations.
+    /// All of the table's statements, for teams that run their own migrations. Each can be run again. On a table that is in
+    /// use, add `CONCURRENTLY` to those that create indexes: without it they lock the table, even if the index is there.
     #[must_use]
     pub fn schema_sql(&self) -> &str {
         &self.shared.statements.schema
     }
 
-    /// Deletes the rows whose retention is over, in small batches, and says how many they were. This happens by itself too, unless
+    /// Deletes the rows whose retention is over, in small batches, and says how many they were; and removes bodies that are
+    /// [kept](PostgresStoreBuilder::keep_completed_bodies) no longer. This happens by itself too, unless
     /// the store is built with [`purge_by_hand`](PostgresStoreBuilder::purge_by_hand).
     ///
     /// # Errors
@@ -93,22 +110,25 @@ impl PostgresStore {
     }
 
     pub(super) fn from_parts(
-        pool: PgPool,
+        access: Access,
         statements: Statements,
         deadline: Duration,
         purge_every: Option<Duration>,
     ) -> Self {
-        let bell = Bell::new(pool.clone(), deadline, &statements);
-        let settles = Group::new(Settles::new(pool.clone(), deadline, &statements, bell.clone()));
+        let bell = Bell::new(&access, deadline, &statements);
+        let bound = Arc::new(Bound::new());
+        let settles = Group::new(Settles::new(&access, deadline, &statements, bell.clone(), &bound));
         let claims = [(); CLAIM_LANES]
-            .map(|()| Group::new(Claims::new(pool.clone(), deadline, &statements, settles.clone(), bell.clone())));
-        let leases = Group::new(Leases::new(pool.clone(), deadline, &statements, settles.clone()));
-        let waiting = Group::new(Waiting::new(pool.clone(), deadline, &statements));
-        let ear = Ear::new(pool.clone(), statements.channel.clone());
-        let purge = Purge::new(pool.clone(), statements.purge.clone(), purge_every);
+            .map(|()| Group::new(Claims::new(&access, deadline, &statements, settles.clone(), bell.clone(), &bound)));
+        let leases = Group::new(Leases::new(&access, deadline, &statements, settles.clone(), &bound));
+        let waiting = Group::new(Waiting::new(&access, deadline, &statements));
+        let ear = Ear::new(access.clone(), statements.channel.clone());
+        let purge = Purge::new(access.clone(), &statements, purge_every);
         let enlistment = Enlistment::new(Dialect::Postgres, statements.complete.clone());
+        let enlistment = if access.pooled { enlistment.unprepared() } else { enlistment };
         let purge = Arc::new(purge);
-        let shared = Shared { pool, statements, enlistment, claims, settles, purge, leases, waiting, bell, ear };
+        let shared =
+            Shared { access, statements, enlistment, claims, settles, purge, leases, bound, waiting, bell, ear };
         Self { shared: Arc::new(shared) }
     }
 

@@ -38,6 +38,11 @@ impl TableName {
         rendered
     }
 
+    /// The name that `name`, which begins with [`DEFAULT`], has with this table, as the catalogue has it.
+    pub(super) fn relation(&self, name: &str) -> Option<String> {
+        Some(format!("{}{}", self.table, name.strip_prefix(DEFAULT)?))
+    }
+
     /// The table's own name, or that of what belongs to it.
     fn named(&self, suffix: &str) -> String {
         let mut name = String::new();

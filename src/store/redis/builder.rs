@@ -1,7 +1,7 @@
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
-use super::inbox::Listener;
+use super::inbox::{Housekeeping, Listener};
 use super::lane::Lane;
 use super::replicas::Replicas;
 use super::store::Shared;
@@ -35,6 +35,7 @@ pub struct RedisStoreBuilder {
     timeout: Duration,
     replicas: u32,
     replica_timeout: Duration,
+    completed_bodies: Option<Duration>,
 }
 
 impl RedisStoreBuilder {
@@ -46,6 +47,7 @@ impl RedisStoreBuilder {
             timeout: Duration::from_secs(1),
             replicas: 0,
             replica_timeout: Duration::from_millis(500),
+            completed_bodies: None,
         }
     }
 
@@ -99,17 +101,30 @@ impl RedisStoreBuilder {
         self
     }
 
+    /// For how long an [inbox](super#the-inbox) keeps heads and bodies of completed and discarded events; by default for as long as
+    /// their records, which is the [retention](crate::WebhookLayer::retention). Zero deletes them at completion.
+    ///
+    /// The record stays for the retention in any case, and tells duplicates. An event whose body is gone cannot be
+    /// [requeued](crate::inbox::Inbox::requeue), and is counted there.
+    pub fn keep_completed_bodies(mut self, time: Duration) -> Self {
+        self.completed_bodies = Some(time);
+        self
+    }
+
     /// Builds the store. It connects when it is first used.
     #[must_use]
     pub fn build(self) -> RedisStore {
-        let Self { pool, prefix, connections, timeout, replicas, replica_timeout } = self;
+        let Self { pool, prefix, connections, timeout, replicas, replica_timeout, completed_bodies } = self;
         let shared = Shared {
             lanes: (0..connections).map(|_| Lane::new(pool.clone(), timeout)).collect(),
             replicas: (replicas > 0).then(|| Replicas::new(&pool, replicas, replica_timeout, timeout)),
             listener: Listener::new(pool, &prefix),
+            housekeeping: Housekeeping::default(),
+            completed_bodies,
             prefix,
             timeout,
             claims_by_script: AtomicBool::new(false),
+            refuses_flags: AtomicBool::new(false),
         };
         RedisStore::from_parts(shared)
     }

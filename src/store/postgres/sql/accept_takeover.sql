@@ -44,7 +44,8 @@ UPDATE webhook_events e
                       AND EXISTS (SELECT FROM webhook_events o
                                    WHERE o.order_key = l.order_key COLLATE "C" AND o.due_at IS NOT NULL)
                      THEN 'infinity' ELSE now() END,
-       head = l.head, body = l.body, order_key = l.order_key, sequence = l.sequence, failures = NULL
+       head = l.head, body = l.body, order_key = l.order_key, sequence = l.sequence, failures = NULL,
+       was_due_at = NULL, body_until = NULL
   FROM locked l
  WHERE e.ctid = l.place
 RETURNING l.n, e.attempts, (e.due_at = 'infinity')::int::bigint AS held_up

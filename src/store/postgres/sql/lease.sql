@@ -1,19 +1,6 @@
--- Leases what has been due the longest. Of an order only the first event, and none while another one runs.
+-- Leases events. Of an order only the first event, and none while another one runs.
 WITH due AS MATERIALIZED (
-    SELECT e.ctid AS place, e.due_at, e.arrival, octet_length(e.head)::bigint + octet_length(e.body) AS weight
-      FROM webhook_events e
-     WHERE e.due_at <= now()
-       AND (cardinality($4::text[]) = 0 OR e.endpoint = ANY ($4::text[]))
-       AND (cardinality($5::text[]) = 0 OR e.endpoint <> ALL ($5::text[]))
-       AND (cardinality($6::text[]) = 0 OR e.event_type IS NULL OR e.event_type <> ALL ($6::text[]))
-       AND (e.order_key IS NULL
-            OR NOT EXISTS (SELECT FROM webhook_events o
-                            WHERE o.order_key = e.order_key AND o.due_at IS NOT NULL AND o.arrival < e.arrival)
-           AND NOT EXISTS (SELECT FROM webhook_events o
-                            WHERE o.order_key = e.order_key AND o.state = 'running' AND o.key <> e.key))
-     ORDER BY e.due_at, e.arrival
-     LIMIT $1
-       FOR NO KEY UPDATE OF e SKIP LOCKED
+    /* due */
 ),
 numbered AS MATERIALIZED (
     SELECT place, row_number() OVER in_order AS n, coalesce(sum(weight) OVER in_order, 0) AS weight
@@ -26,18 +13,21 @@ UPDATE webhook_events e
        token = ($2::bytea[])[d.n],
        lease_until = now() + $3::bigint * interval '1 millisecond',
        due_at = now() + $3::bigint * interval '1 millisecond',
+       -- Of one whose lease has lapsed, that of the lease before.
+       was_due_at = CASE e.state WHEN 'running' THEN coalesce(e.was_due_at, e.due_at) ELSE e.due_at END,
        attempts = e.attempts + 1,
        started_at = now(),
        failures = CASE e.state WHEN 'running'
                        THEN concat(e.failures, floor(extract(epoch FROM e.started_at) * 1000)::bigint, ' ',
-                                   floor(extract(epoch FROM now()) * 1000)::bigint, ' ', $7::text, E'\n')
+                                   floor(extract(epoch FROM now()) * 1000)::bigint, ' ', $4::text, E'\n')
                        ELSE e.failures END
   FROM numbered d
  WHERE e.ctid = d.place
    -- No more than can be told in time; the others are for the next lease.
-   AND (d.n = 1 OR d.weight <= $8::bigint)
+   AND (d.n = 1 OR d.weight <= $5::bigint)
 RETURNING d.n, e.token, e.key, e.event_type, e.fingerprint, e.attempts,
           floor(extract(epoch FROM e.received_at) * 1000)::bigint AS received, e.head, e.body, e.order_key, e.sequence,
+          coalesce(e.started_as = e.arrival, false) AS started,
           e.sequence IS NOT NULL
           AND EXISTS (SELECT FROM webhook_events o
                        WHERE o.order_key = e.order_key AND o.sequence >= e.sequence

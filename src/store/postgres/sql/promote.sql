@@ -18,3 +18,4 @@ locked AS MATERIALIZED (
 )
 -- As if it had never been held up.
 UPDATE webhook_events e SET due_at = e.lease_until FROM locked l WHERE e.ctid = l.place
+RETURNING (extract(epoch FROM e.due_at) * 1000000)::bigint AS due

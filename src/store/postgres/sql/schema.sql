@@ -45,3 +45,15 @@ CREATE UNIQUE INDEX IF NOT EXISTS webhook_events_first ON webhook_events (order_
     WHERE order_key IS NOT NULL AND state = 'running';
 CREATE INDEX IF NOT EXISTS webhook_events_applied ON webhook_events (order_key, sequence)
     WHERE sequence IS NOT NULL AND state IN ('completed', 'applied');
+-- Version 2, for events of an inbox. While an event runs, when it was due before it was leased: released, it is due since then.
+ALTER TABLE webhook_events ADD COLUMN IF NOT EXISTS was_due_at timestamptz;
+-- the arrival under which a handler was started in the last attempt that is permitted: requeued, the event has another one
+ALTER TABLE webhook_events ADD COLUMN IF NOT EXISTS started_as bigint;
+-- until when head and body of a completed event are kept: as long as the row, if it is not said
+ALTER TABLE webhook_events ADD COLUMN IF NOT EXISTS body_until timestamptz;
+CREATE INDEX IF NOT EXISTS webhook_events_bodies ON webhook_events (body_until) WHERE body_until IS NOT NULL;
+-- By endpoint and type, as hashes: a row of an index holds no more than a few thousand bytes, and types are of any length.
+CREATE INDEX IF NOT EXISTS webhook_events_kinds ON webhook_events
+    (hashtextextended(endpoint, 0), hashtextextended(coalesce('=' || event_type, ''), 0), due_at, arrival)
+    WHERE due_at < 'infinity';
+COMMENT ON TABLE webhook_events IS 'tower-webhook schema 2';

@@ -1,11 +1,12 @@
--- Renews, completes or gives up the claims that their tokens hold. What is given up of an inbox is put back, and not counted as
--- an attempt; retried or dead, the attempt is noted down.
+-- Renews, completes or gives up the claims that their tokens hold. What is given up of an inbox is put back to where it was, and not
+-- counted as an attempt; retried or dead, the attempt is noted down.
 WITH locked AS MATERIALIZED (
     SELECT a.*, e.ctid AS place, e.arrival IS NOT NULL AS queued,
            now() + a.span * interval '1 millisecond' AS until,
            CASE a.becomes
                WHEN 'dead' THEN 'failed'
                WHEN 'retried' THEN 'accepted'
+               WHEN 'started' THEN 'running'
                WHEN 'released' THEN CASE WHEN e.arrival IS NULL THEN 'released' ELSE 'accepted' END
                ELSE a.becomes
            END AS state
@@ -14,7 +15,7 @@ WITH locked AS MATERIALIZED (
       JOIN webhook_events e ON e.key = a.key COLLATE "C"
      WHERE e.token = a.token
        AND e.state = 'running'
-       AND (a.becomes NOT IN ('dead', 'retried') OR e.arrival IS NOT NULL)
+       AND (a.becomes NOT IN ('dead', 'retried', 'started') OR e.arrival IS NOT NULL)
        AND (a.fence IS NULL OR a.fence = (extract(epoch FROM e.lease_until) * 1000000)::bigint)
        FOR NO KEY UPDATE OF e SKIP LOCKED
 )
@@ -27,8 +28,16 @@ UPDATE webhook_events e
        summary = l.summary,
        expires_at = CASE WHEN l.state IN ('completed', 'released') OR l.state = 'failed' AND NOT l.queued THEN l.until END,
        due_at = CASE WHEN NOT l.queued OR l.state IN ('completed', 'failed') THEN NULL
-                     WHEN l.becomes = 'released' THEN now()
+                     -- An earlier release leased it, and did not note down when it was due.
+                     WHEN l.becomes = 'released' THEN coalesce(e.was_due_at, now())
                      ELSE l.until END,
+       was_due_at = CASE l.state WHEN 'running' THEN e.was_due_at END,
+       started_as = CASE l.becomes WHEN 'started' THEN e.arrival ELSE e.started_as END,
+       -- For no time at all: then they are gone with this statement.
+       head = CASE WHEN l.state = 'completed' AND NULL::bigint /* kept */ = 0 THEN NULL ELSE e.head END,
+       body = CASE WHEN l.state = 'completed' AND NULL::bigint /* kept */ = 0 THEN NULL ELSE e.body END,
+       body_until = CASE WHEN l.queued AND l.state = 'completed' AND NULL::bigint /* kept */ > 0
+                         THEN now() + NULL::bigint /* kept */ * interval '1 millisecond' END,
        failures = CASE WHEN l.queued AND l.failure IS NOT NULL
                        THEN concat(e.failures, floor(extract(epoch FROM e.started_at) * 1000)::bigint, ' ',
                                    floor(extract(epoch FROM now()) * 1000)::bigint, ' ', l.failure, E'\n')
@@ -36,4 +45,5 @@ UPDATE webhook_events e
   FROM locked l
  WHERE e.ctid = l.place
 -- Whether an event may be due now: this one, or the next one of its order.
-RETURNING l.n, e.due_at <= now() AS is_due, CASE WHEN l.state IN ('completed', 'failed') THEN e.order_key END AS leaves
+RETURNING l.n, e.due_at <= now() AS is_due, CASE WHEN l.state IN ('completed', 'failed') THEN e.order_key END AS leaves,
+          CASE l.becomes WHEN 'released' THEN (extract(epoch FROM e.due_at) * 1000000)::bigint END AS due

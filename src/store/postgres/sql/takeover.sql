@@ -36,7 +36,7 @@ UPDATE webhook_events e
        fingerprint = l.fingerprint,
        expires_at = NULL,
        arrival = NULL, endpoint = NULL, due_at = NULL, started_at = NULL, head = NULL, body = NULL,
-       order_key = NULL, sequence = NULL, failures = NULL
+       order_key = NULL, sequence = NULL, failures = NULL, was_due_at = NULL, started_as = NULL, body_until = NULL
   FROM locked l
  WHERE e.ctid = l.place
 RETURNING l.n, e.attempts, (extract(epoch FROM e.lease_until) * 1000000)::bigint AS fence

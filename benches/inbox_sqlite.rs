@@ -13,7 +13,7 @@ use report::{Report, median};
 use sqlx::sqlite::{SqliteConnectOptions, SqlitePool};
 use tower_webhook::EventKey;
 use tower_webhook::inbox::{Inbox, KindLimits, LeaseRequest, Parcel};
-use tower_webhook::store::{Claim, ClaimRequest, ClaimToken, Completion, SqliteStore, Store};
+use tower_webhook::store::{Claim, ClaimRequest, ClaimToken, Completion, Hold, SqliteStore, Store};
 
 const BATCH: usize = 10;
 const LEASE: Duration = Duration::from_secs(600);
@@ -93,7 +93,8 @@ impl Site {
             assert_eq!(leased.len(), BATCH);
             for event in leased {
                 let done = Completion::succeeded("OK", LEASE);
-                self.store.complete(&event.claim(LEASE), &done).await.expect("an answer");
+                let completed = self.store.complete(&event.claim(LEASE), &done).await.expect("an answer");
+                assert_eq!(completed, Hold::Held);
             }
         }
         median(times.into_iter())

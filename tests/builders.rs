@@ -300,7 +300,8 @@ async fn memory_stores() {
     for capacity in COUNTS {
         for min_retention in TIMES {
             for time in TIMES {
-                let store = MemoryStore::builder().capacity(capacity).min_retention(min_retention).build();
+                let store = MemoryStore::builder().capacity(capacity).min_retention(min_retention);
+                let store = store.keep_completed_bodies(time).build();
                 let what = format!("capacity({capacity}), min_retention({min_retention:?}), {time:?}");
                 try_store(&what, &store, time).await;
                 for count in COUNTS {
@@ -353,8 +354,8 @@ async fn tenant_secrets() {
     };
     for time in TIMES {
         for count in COUNTS {
-            for secrets in [secrets().cache(count, time), secrets().deadline(time)] {
-                let what = format!("cache({count}, {time:?}), or deadline");
+            for secrets in [secrets().cache(count, time), secrets().deadline(time), secrets().max_lookups(count)] {
+                let what = format!("cache({count}, {time:?}), or deadline, or max_lookups");
                 let scheme = scheme::timestamped(secrets).expect("a scheme");
                 let layer = WebhookLayer::new(scheme, MemoryStore::new());
                 try_layer(&what, &layer, &TestSender::new(support::scheme())).await;
@@ -463,7 +464,7 @@ async fn redis_stores() {
         for count in COUNTS {
             let replicas = u32::try_from(count).unwrap_or(u32::MAX);
             let builder = RedisStore::builder(pool.clone()).connections(count).timeout(time);
-            let store = builder.replicas(replicas).replica_timeout(time).build();
+            let store = builder.replicas(replicas).replica_timeout(time).keep_completed_bodies(time).build();
             let what = format!("{store:?}");
             panics.end(&what);
         }
@@ -484,7 +485,7 @@ async fn postgres_stores() {
             PostgresStore::builder(pool.clone()).deadline(time),
             PostgresStore::builder(pool.clone()).purge_every(time),
         ] {
-            let built = builder.map(|builder| builder.build());
+            let built = builder.map(|builder| builder.keep_completed_bodies(time).build());
             assert_eq!(built.is_ok(), time == Duration::MAX);
             panics.end(&format!("{built:?}"));
         }

@@ -49,9 +49,9 @@ async fn unreadable_event_is_reported_and_buried_and_others_are_leased() {
 async fn lease_of_one_passes_unreadable_events() {
     let bed = Bed::new();
     let (store, pool) = (bed.store().await, bed.pool().await);
-    for n in 0..3 {
+    for (n, how) in DAMAGES.into_iter().enumerate() {
         let bad = accept(&store, &format!("bad {n}")).await;
-        damage(&pool, bad.as_str(), DAMAGES[n]).await;
+        damage(&pool, bad.as_str(), how).await;
     }
     accept(&store, "good").await;
     assert_eq!(crate::desk::lease_one(&store).await.key.id(), "good");

@@ -109,7 +109,8 @@ impl SqliteStore {
     }
 
     /// The statements that create the tables, their indexes and triggers, for teams that run their own migrations. Where they
-    /// exist, the store creates nothing.
+    /// exist, the store creates nothing. A table of an earlier release gets the columns and indexes that it lacks when the store is opened;
+    /// both releases can use it from then on. Making an index of a large table takes some seconds, during which nobody else can write.
     #[must_use]
     pub fn schema_sql(&self) -> &str {
         &self.writer().statements.schema

@@ -22,7 +22,8 @@ pub(crate) fn judge<R>(completes: &Completes, response: &Response<R>) -> Verdict
         }
         Some(failure) => {
             let retry_after = failure.retry_after().or_else(|| retry_after(response.headers()));
-            Verdict::Release(Some(Setback { reason: Cow::Owned(failure.reason().to_owned()), retry_after }))
+            let reason = Cow::Owned(failure.reason().to_owned());
+            Verdict::Release(Some(Setback { reason, retry_after, called: true }))
         }
         None if completes(status) => {
             let summary = Cow::Borrowed(status.canonical_reason().unwrap_or("completed"));
@@ -30,7 +31,7 @@ pub(crate) fn judge<R>(completes: &Completes, response: &Response<R>) -> Verdict
         }
         None => {
             let reason = Cow::Owned(format!("the handler answered {status}"));
-            Verdict::Release(Some(Setback { reason, retry_after: retry_after(response.headers()) }))
+            Verdict::Release(Some(Setback { reason, retry_after: retry_after(response.headers()), called: true }))
         }
     }
 }
@@ -57,6 +58,7 @@ mod tests {
         let expected = Setback {
             reason: "the handler answered 429 Too Many Requests".into(),
             retry_after: Some(Duration::from_secs(30)),
+            called: true,
         };
         assert_eq!(setback(&response), expected);
 
@@ -64,7 +66,8 @@ mod tests {
         assert_eq!(setback(&response).retry_after, Some(Duration::from_secs(30)));
         let failure = crate::HandlerError::transient("busy").retry_after(Duration::from_secs(7));
         response.extensions_mut().insert(failure.failure().clone());
-        assert_eq!(setback(&response), Setback { reason: "busy".into(), retry_after: Some(Duration::from_secs(7)) });
+        let expected = Setback { retry_after: Some(Duration::from_secs(7)), ..Setback::new("busy") };
+        assert_eq!(setback(&response), expected);
     }
 
     #[test]

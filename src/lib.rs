@@ -11,6 +11,7 @@ mod extract;
 mod guard;
 pub mod handler;
 mod head;
+mod header_pattern;
 pub mod identity;
 pub mod inbox;
 mod judge;

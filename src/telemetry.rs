@@ -184,6 +184,14 @@ mod traced {
         );
     }
 
+    pub(crate) fn inbox_filling(open: usize, capacity: usize) {
+        tracing::warn!(
+            target: "tower_webhook", open, capacity,
+            "the memory store's inbox is filling up with waiting and dead events: once full, it refuses new ones; \
+             run more workers, look after the dead letters, or raise its capacity"
+        );
+    }
+
     pub(crate) fn circuit_opened(failures: u32, cool_down: Duration) {
         tracing::error!(
             target: "tower_webhook", failures, cool_down_ms = cool_down.as_millis() as u64,
@@ -251,6 +259,19 @@ mod traced {
         tracing::warn!(target: "tower_webhook", warning, "Postgres is not configured for claims");
     }
 
+    #[cfg(feature = "redis")]
+    pub(crate) fn redis_event_given_up(key: &str, reason: &str) {
+        tracing::error!(target: "tower_webhook", key, reason, "an event of the inbox cannot be run, and is a dead letter now");
+    }
+
+    #[cfg(feature = "sqlite")]
+    pub(crate) fn event_unreadable(row: i64, error: &(dyn Error + 'static)) {
+        tracing::error!(
+            target: "tower_webhook", row, error = with_causes(error),
+            "a stored event could not be read, and is a dead letter now: another version or another program wrote it"
+        );
+    }
+
     #[cfg_attr(not(feature = "postgres"), expect(dead_code))]
     pub(crate) fn batch_retried(connection: &str) {
         tracing::debug!(target: "tower_webhook", connection, "a batch of the Postgres store is asked again");
@@ -308,6 +329,7 @@ mod silent {
     pub(crate) fn settled_late(_: &EventKey, _: Option<Hold>) {}
     pub(crate) fn drained(_: usize) {}
     pub(crate) fn store_filling(_: usize, _: usize) {}
+    pub(crate) fn inbox_filling(_: usize, _: usize) {}
     pub(crate) fn circuit_opened(_: u32, _: Duration) {}
     pub(crate) fn circuit_reopened(_: Duration) {}
     pub(crate) fn circuit_probed() {}
@@ -324,6 +346,10 @@ mod silent {
     pub(crate) fn redis_warned(_: &str) {}
     #[cfg(feature = "postgres")]
     pub(crate) fn postgres_warned(_: &str) {}
+    #[cfg(feature = "redis")]
+    pub(crate) fn redis_event_given_up(_: &str, _: &str) {}
+    #[cfg(feature = "sqlite")]
+    pub(crate) fn event_unreadable(_: i64, _: &(dyn Error + 'static)) {}
     #[cfg_attr(not(feature = "postgres"), expect(dead_code))]
     pub(crate) fn batch_retried(_: &str) {}
     #[cfg_attr(not(feature = "postgres"), expect(dead_code))]

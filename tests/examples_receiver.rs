@@ -94,7 +94,11 @@ async fn demo_event_of_every_scheme_is_accepted_and_then_a_duplicate() {
 /// What GitLab and Twilio may leave out.
 #[tokio::test]
 async fn event_without_its_optional_id_runs_again() {
-    for (scheme, header) in [("gitlab", "idempotency-key"), ("twilio", "i-twilio-idempotency-token")] {
+    for (scheme, header) in [
+        ("gitlab", "idempotency-key"),
+        ("twilio", "i-twilio-idempotency-token"),
+        ("twilio-shared-key", "i-twilio-idempotency-token"),
+    ] {
         let (app, sender) = receiver(scheme);
         for _ in 0..2 {
             let mut request = paste::event(&sender, scheme).map(Body::from);

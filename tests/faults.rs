@@ -22,6 +22,8 @@ mod hangups;
 mod leases;
 #[path = "faults/logs.rs"]
 mod logs;
+#[path = "faults/lookups.rs"]
+mod lookups;
 #[path = "faults/process.rs"]
 mod process;
 #[path = "faults/random.rs"]

@@ -4,6 +4,8 @@ mod support;
 
 #[path = "inbox/accepting.rs"]
 mod accepting;
+#[path = "inbox/capacity.rs"]
+mod capacity;
 #[path = "inbox/conformance.rs"]
 mod conformance;
 #[path = "inbox/desk.rs"]

@@ -80,6 +80,36 @@ async fn jwt_is_verified_with_the_key_that_it_names() {
     assert_eq!(lookups.load(Ordering::Relaxed), 2, "what the head alone refuses costs no lookup");
 }
 
+/// Anyone can name a key, with a JWT that looks right until its signature is checked.
+#[tokio::test(start_paused = true)]
+async fn forged_jwts_look_up_no_more_keys_at_once_than_allowed() {
+    let counts: Arc<(AtomicUsize, AtomicUsize)> = Arc::default();
+    let counted = counts.clone();
+    let keys = plaid_keys(move |_| {
+        let counted = counted.clone();
+        async move {
+            let (running, most) = &*counted;
+            most.fetch_max(running.fetch_add(1, Ordering::SeqCst) + 1, Ordering::SeqCst);
+            tokio::time::sleep(Duration::from_millis(1)).await;
+            running.fetch_sub(1, Ordering::SeqCst);
+            Ok(None)
+        }
+    });
+    let scheme = Arc::new(plaid(keys).expect("a lookup"));
+    let (genuine, jwt) = (delivery().request::<Bytes>(), jwt());
+    let (_, rest) = jwt.split_once('.').expect("three parts");
+    let mut forgers = tokio::task::JoinSet::new();
+    for n in 0..5_000 {
+        let (scheme, mut request) = (scheme.clone(), genuine.clone());
+        let header = URL_SAFE_NO_PAD.encode(format!(r#"{{"alg":"ES256","kid":"made-up-{n}"}}"#));
+        request.headers_mut().insert(HEADER, format!("{header}.{rest}").parse().expect("a header"));
+        forgers.spawn(async move { refused(judge(&*scheme, request).await) });
+    }
+    assert!(forgers.join_all().await.into_iter().all(|kind| kind == RejectionKind::UnknownTenant));
+    let most = counts.1.load(Ordering::SeqCst);
+    assert!((1..=32).contains(&most), "{most} at once");
+}
+
 #[test]
 fn retries_go_on_for_a_day() {
     let profile = plaid(JWK).expect("a public key").profile();
@@ -104,6 +134,25 @@ async fn key_id_is_no_tenant() {
     let on_event = |event: WebhookEvent| async move { assert_eq!(event.tenant(), None) };
     let app: Router = Router::new().route("/webhooks", post(on_event)).layer(layer);
     assert_eq!(app.oneshot(delivery().request::<Body>()).await.expect("an answer").status(), 200);
+}
+
+/// The JWT is a proof that could be replayed for five minutes.
+#[tokio::test]
+async fn inbox_does_not_keep_the_jwt() {
+    use axum::{Router, body::Body};
+    use tower::ServiceExt;
+    use tower_webhook::inbox::{Filter, Inbox, Page};
+    use tower_webhook::{WebhookLayer, store::MemoryStore};
+
+    let inbox = MemoryStore::new();
+    let layer = WebhookLayer::inbox(plaid(JWK).expect("a public key"), inbox.clone()).clock(clock());
+    let request = delivery().request::<Body>();
+    let jwt = request.headers()[HEADER].to_str().expect("text").to_owned();
+    let app: Router = Router::new().fallback(|| async {}).layer(layer);
+    assert_eq!(app.oneshot(request).await.expect("an answer").status(), 200);
+    let events = inbox.list(&Filter::all(), &Page::first(1)).await.expect("an answer");
+    let stored = inbox.get(&events[0].key).await.expect("an answer").expect("the event").parcel.expect("a parcel");
+    assert!(!String::from_utf8_lossy(&stored.head).contains(&jwt));
 }
 
 #[tokio::test]

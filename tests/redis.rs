@@ -4,6 +4,8 @@
 
 mod support;
 
+#[path = "redis/breaks.rs"]
+mod breaks;
 #[path = "redis/check.rs"]
 mod check;
 #[path = "redis/cluster.rs"]
@@ -12,6 +14,8 @@ mod cluster;
 mod conformance;
 #[path = "redis/connections.rs"]
 mod connections;
+#[path = "redis/full.rs"]
+mod full;
 #[path = "redis/harness.rs"]
 mod harness;
 #[path = "redis/inbox.rs"]
@@ -28,6 +32,8 @@ mod refusals;
 mod replication;
 #[path = "redis/restart.rs"]
 mod restart;
+#[path = "redis/rights.rs"]
+mod rights;
 #[path = "redis/secrecy.rs"]
 mod secrecy;
 #[path = "redis/sentinel.rs"]

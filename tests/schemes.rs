@@ -34,6 +34,8 @@ mod handshake_abuse;
 mod handshakes;
 #[path = "schemes/in_body.rs"]
 mod in_body;
+#[path = "schemes/inbox.rs"]
+mod inbox;
 #[path = "schemes/own.rs"]
 mod own;
 #[path = "schemes/preset.rs"]

@@ -5,6 +5,8 @@ mod support;
 
 #[path = "sqlite/bed.rs"]
 mod bed;
+#[path = "sqlite/bodies.rs"]
+mod bodies;
 #[path = "sqlite/clocks.rs"]
 mod clocks;
 #[path = "sqlite/conformance.rs"]
@@ -25,6 +27,8 @@ mod inbox;
 mod kept;
 #[path = "sqlite/killed.rs"]
 mod killed;
+#[path = "sqlite/kinds.rs"]
+mod kinds;
 #[path = "sqlite/leaving.rs"]
 mod leaving;
 #[path = "sqlite/lines.rs"]
@@ -37,5 +41,9 @@ mod processes;
 mod rows;
 #[path = "sqlite/site.rs"]
 mod site;
+#[path = "sqlite/unreadable.rs"]
+mod unreadable;
+#[path = "sqlite/upgrading.rs"]
+mod upgrading;
 #[path = "sqlite/workers.rs"]
 mod workers;

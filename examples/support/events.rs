@@ -48,6 +48,7 @@ const EVENTS: &[(&str, &str, &str)] = &[
     ("slack", "app_mention", r#"{"type":"event_callback","event_id":$id,"event":{"type":$type,"text":"it's a demo"}}"#),
     ("square", "payment.created", r#"{"merchant_id":"Demo","type":$type,"event_id":$id}"#),
     ("twilio", "delivered", "MessageSid=$id&MessageStatus=$type&Body=it's+a+demo"),
+    ("twilio-shared-key", "delivered", "MessageSid=$id&MessageStatus=$type&Body=it's+a+demo"),
     ("typeform", "form_response", r#"{"event_id":$id,"event_type":$type}"#),
     ("vercel", "deployment.created", r#"{"id":$id,"type":$type}"#),
     ("xero", "CREATE", r#"{"events":[{"resourceId":$id,"eventType":$type}],"entropy":$id}"#),
@@ -65,7 +66,7 @@ pub(crate) fn deliver(sender: &TestSender, scheme: &str, id: &str, event_type: O
     let of_its_own = EVENTS.iter().find(|(name, ..)| *name == scheme);
     let (_, its_type, body) = of_its_own.unwrap_or(&("", "invoice.paid", r#"{"id":$id,"type":$type}"#));
     let event_type = event_type.unwrap_or(its_type);
-    if scheme == "twilio" {
+    if matches!(scheme, "twilio" | "twilio-shared-key") {
         return delivery(sender, &filled(body, id, event_type, escaped), id, event_type).form();
     }
     let quoted = |text: &str| serde_json::Value::from(text).to_string();

@@ -58,6 +58,7 @@ const SCHEMES: &[(&str, Constructor)] = &[
     ("svix", |given| scheme::svix(given.secrets.clone())?.with(&given)),
     ("timestamped", |given| scheme::timestamped(given.secrets.clone())?.with(&given)),
     ("twilio", |given| Ok(Arc::new(scheme::twilio(given.secrets.clone(), given.url())?))),
+    ("twilio-shared-key", |given| Ok(Arc::new(scheme::twilio_shared_key(given.secrets.clone(), given.url())?))),
     ("typeform", |given| scheme::typeform(given.secrets.clone())?.with(&given)),
     ("vercel", |given| scheme::vercel(given.secrets.clone())?.with(&given)),
     ("xero", |given| scheme::xero(given.secrets.clone())?.with(&given)),

@@ -150,6 +150,11 @@ impl IdSource {
         self
     }
 
+    /// Whether one of its places is this header.
+    pub(crate) fn reads(&self, name: &http::HeaderName) -> bool {
+        self.links.iter().any(|link| link.place.header_name() == Some(name))
+    }
+
     /// The header that a sender puts the id into.
     #[cfg(feature = "testing")]
     pub(crate) fn header(&self) -> Option<&http::HeaderName> {

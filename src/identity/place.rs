@@ -50,7 +50,6 @@ impl Place {
         }
     }
 
-    #[cfg(feature = "testing")]
     pub(super) fn header_name(&self) -> Option<&HeaderName> {
         match self {
             Self::Header(name) => Some(name),

@@ -69,6 +69,11 @@ impl TypeSource {
         self.places.iter().all(|place| !is_unsigned(place) && place.is_within(coverage))
     }
 
+    /// Whether one of its places is this header.
+    pub(crate) fn reads(&self, name: &http::HeaderName) -> bool {
+        self.places.iter().any(|place| place.header_name() == Some(name))
+    }
+
     /// The header that a sender puts the type into.
     #[cfg(feature = "testing")]
     pub(crate) fn sent_header(&self) -> Option<&http::HeaderName> {

@@ -51,6 +51,19 @@
 //! lets those of one resource run one at a time, and a sequence skips old news. An event that is retried holds up those behind
 //! it; a dead letter does not.
 //!
+//! # What is stored of a request
+//!
+//! The method, the URI, the body, and of the headers only these: `host`, `content-type`, `content-length`, `user-agent`, those of
+//! tracing (`traceparent`, `tracestate`, `b3`, `x-b3-*`, `x-request-id`, `x-correlation-id` and the like, but not `baggage`), the
+//! one that the id or the type is read from (unless a closure reads it), and the provider's own, such as `x-github-*`. A scheme of your own says which are its
+//! provider's: [`TemplateBuilder::own_headers`](crate::scheme::TemplateBuilder::own_headers), or
+//! [`Profile::own_headers`](crate::scheme::Profile::own_headers). Signatures, tokens, `authorization` and cookies are left out.
+//! [`WebhookLayer::keep_headers`](crate::WebhookLayer::keep_headers) keeps more.
+//!
+//! Of the query, parameters stay, but the values of those that are named like a credential (`token`, `api_key`, `sig` …) are left
+//! empty; [`WebhookLayer::keep_query_values`](crate::WebhookLayer::keep_query_values) keeps them. The path is stored as it is,
+//! because the worker finds the handler by it: put no secret there.
+//!
 //! # Operators
 //!
 //! [`list`](Inbox::list), [`get`](Inbox::get), [`requeue`](Inbox::requeue), [`discard`](Inbox::discard), [`forget`](Inbox::forget) and
@@ -69,8 +82,10 @@
 //! # }
 //! ```
 
+mod credentials;
 mod erased;
 pub(crate) mod head;
+pub(crate) mod kept;
 mod order;
 mod parcel;
 mod verbs;

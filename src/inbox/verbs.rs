@@ -47,7 +47,8 @@ pub trait Inbox: Store {
 
     /// Renews the lease, and notes down that the event's handler is about to be called: later leases say so
     /// ([`Leased::started`]), until an operator requeues the event. A worker asks for this before the last attempt that it
-    /// permits, and gives up an event whose lease lapsed then only if its handler was started.
+    /// permits, again and again for a third of its lease if there is no answer, and gives up an event whose lease lapsed then only if its
+    /// handler was started.
     fn start(&self, claim: &ClaimRequest<'_>) -> impl Future<Output = Result<Hold, StoreError>> + Send;
 
     /// Puts a leased event back, not to be run before `after` has passed, and notes down why its attempt failed.
@@ -173,13 +174,22 @@ impl<'a> KindRooms<'a> {
         Self { endpoints: request.endpoints, per_endpoint, per_type }
     }
 
-    /// Whether an event of these kinds may be leased; if so, there is less room for the next.
-    pub(crate) fn enter(&mut self, endpoint: &str, event_type: Option<&str>) -> bool {
+    /// Whether there is room for another event of this endpoint.
+    pub(crate) fn has_endpoint(&self, endpoint: &str) -> bool {
+        self.per_endpoint.as_ref().is_none_or(|limits| limits.of(endpoint) > 0)
+    }
+
+    /// Whether an event of these kinds may be leased.
+    pub(crate) fn has_room(&self, endpoint: &str, event_type: Option<&str>) -> bool {
         let has_room = |limits: &Option<KindLimits>, kind| limits.as_ref().is_none_or(|limits| limits.of(kind) > 0);
-        if !(self.endpoints.is_empty() || self.endpoints.iter().any(|own| **own == *endpoint))
-            || !has_room(&self.per_endpoint, endpoint)
-            || !event_type.is_none_or(|event_type| has_room(&self.per_type, event_type))
-        {
+        (self.endpoints.is_empty() || self.endpoints.iter().any(|own| **own == *endpoint))
+            && has_room(&self.per_endpoint, endpoint)
+            && event_type.is_none_or(|event_type| has_room(&self.per_type, event_type))
+    }
+
+    /// The same; and if so, there is less room for the next.
+    pub(crate) fn enter(&mut self, endpoint: &str, event_type: Option<&str>) -> bool {
+        if !self.has_room(endpoint, event_type) {
             return false;
         }
         let enter = |limits: &mut Option<KindLimits>, kind: &str| {

@@ -140,9 +140,13 @@ impl Machine {
             Ok(admission) => admission,
             Err(refused) => return Ended::refused(refused),
         };
+        let began = Instant::now();
         if let Err(refused) = room.await {
             return Ended::refused(refused);
         }
+        // One deadline for both questions: a store that is slow is not given twice the time.
+        let left = terms.claim_deadline.saturating_sub(began.elapsed());
+        let terms = &Terms { claim_deadline: left, ..terms.clone() };
         match self.claim(terms, claimant, admission, &mut Nothing).await {
             Ok(_) => {
                 claimant.enter(Stage::Outside);

@@ -1,6 +1,7 @@
 use std::future::{Future, poll_fn};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::pin;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::task::Poll;
 
@@ -15,7 +16,8 @@ use crate::rejection::RejectionKind;
 use crate::store::erased::Setback;
 
 const PANICKED: Setback = Setback::new("the handler panicked");
-const NOT_READY: Setback = Setback::new("the inner service refused to become ready");
+const NOT_READY: Setback = Setback::before_the_call("the inner service refused to become ready");
+const PANICKED_NOT_READY: Setback = Setback::before_the_call("the inner service panicked before it was ready");
 
 /// A delivery that holds its claim and a place to run in.
 pub(super) struct Run<'a> {
@@ -60,17 +62,24 @@ impl Run<'_> {
         if self.machine.gate.is_at(Phase::Aborting) {
             return (Worked::Dropped(RejectionKind::Draining), Verdict::Release(None));
         }
+        let is_ready = AtomicBool::new(false);
         let mut working = pin!(async {
             // Ready already, unless the claim was taken over after waiting without a place.
             match within(self.terms.ready_wait, work.ready()).await {
-                Some(Ok(())) => (Worked::Done, work.run().await),
+                Some(Ok(())) => {
+                    is_ready.store(true, Ordering::Relaxed);
+                    (Worked::Done, work.run().await)
+                }
                 Some(Err(NotReady)) => (Worked::NotReady, Verdict::Release(Some(NOT_READY))),
                 None => (Worked::Dropped(RejectionKind::Busy), Verdict::Release(None)),
             }
         });
         let caught = pin!(poll_fn(|cx| {
             let polled = catch_unwind(AssertUnwindSafe(|| working.as_mut().poll(cx)));
-            polled.unwrap_or(Poll::Ready((Worked::Panicked, Verdict::Release(Some(PANICKED)))))
+            polled.unwrap_or_else(|_| {
+                let setback = if is_ready.load(Ordering::Relaxed) { PANICKED } else { PANICKED_NOT_READY };
+                Poll::Ready((Worked::Panicked, Verdict::Release(Some(setback))))
+            })
         }));
         let renewal = OnceLock::new();
         let worked = unless(caught, || async {

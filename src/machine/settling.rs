@@ -88,8 +88,9 @@ impl Run<'_> {
     async fn set_back(&mut self, setback: Option<&Setback>) -> Settled {
         let Self { machine, terms, claimant, .. } = *self;
         let released = machine.release(terms, claimant, setback).await;
-        // Of an inline delivery the sender knows of the failure, and the lease ends by itself. Nobody else knows of an attempt.
-        if released.is_some() || setback.is_none() || !terms.settle_in_place {
+        // Of an inline delivery the sender knows of the failure, and the lease ends by itself. Nobody else knows of an attempt, nor
+        // that the store may have noted down the start of one that there was none of.
+        if released.is_some() || !terms.settle_in_place {
             return Settled::Released(released);
         }
         let retry = Retry::new(self, Verdict::Release(setback.cloned()));

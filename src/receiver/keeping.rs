@@ -2,19 +2,20 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use http::StatusCode;
 use http::request::Parts;
+use http::{HeaderName, StatusCode};
 use tokio::time::Instant;
 
 use super::config::Config;
 use crate::EventKey;
 use crate::claimant::Claimant;
 use crate::head::Head;
-use crate::inbox::head::{self, KeepHeader, KeptFacts};
+use crate::inbox::head::{self, KeptFacts};
+use crate::inbox::kept::Kept;
 use crate::inbox::{AnyInbox, Inbox, OrderSource, Parcel};
 use crate::machine::{Ended, ask, within};
 use crate::rejection::RejectionKind;
-use crate::scheme::Verified;
+use crate::scheme::{Profile, Verified};
 use crate::store::erased::{Answer, ErasedStore};
 use crate::store::{Claim, ClaimRequest, ClaimToken, Completion, Enlistment, Hold};
 
@@ -26,15 +27,14 @@ const LOOK_EVERY: Duration = Duration::from_secs(1);
 pub(super) struct Keeping {
     pub(super) status: StatusCode,
     pub(super) order: Option<OrderSource>,
-    pub(super) headers: Arc<KeepHeader>,
+    pub(super) kept: Kept,
     pub(super) backlog: Option<Arc<Backlog>>,
     pub(super) inbox: AnyInbox,
 }
 
 impl Keeping {
-    pub(super) fn new(inbox: AnyInbox) -> Self {
-        let headers: Arc<KeepHeader> = Arc::new(head::is_kept_by_default);
-        Self { status: StatusCode::OK, order: None, headers, backlog: None, inbox }
+    pub(super) fn new(inbox: AnyInbox, profile: &Profile) -> Self {
+        Self { status: StatusCode::OK, order: None, kept: Kept::of(profile), backlog: None, inbox }
     }
 }
 
@@ -56,7 +56,9 @@ impl Config {
             deduplicated: claimant.is_deduplicated(),
             retention: self.terms.retention,
         };
-        let parcel = Parcel::new(head::write(parts, &*keeping.headers, &facts), body.clone(), head.now());
+        let target = keeping.kept.uri(&parts.uri);
+        let keep = |name: &HeaderName| keeping.kept.keeps(name, self.id.reads(name) || self.event_type.reads(name));
+        let parcel = Parcel::new(head::write(parts, &target, &keep, &facts), body.clone(), head.now());
         match keeping.order.as_ref().and_then(|source| source.order(&claimant.key, head, body)) {
             Some(order) => parcel.ordered(order),
             None => parcel,
@@ -75,11 +77,14 @@ impl Config {
         else {
             return Ok(());
         };
-        if !backlog.is_full(&keeping.inbox, self.terms.claim_deadline).await {
-            return Ok(());
+        let (began, deadline) = (Instant::now(), self.terms.claim_deadline);
+        match backlog.is_full(&keeping.inbox, deadline).await {
+            Some(true) => {}
+            Some(false) => return Ok(()),
+            None => return Err(RejectionKind::StoreUnavailable),
         }
-        let claim = claimant.request(self.terms.lease);
-        match ask("peek", &claimant.key, self.terms.claim_deadline, keeping.inbox.peek(&claim)).await {
+        let (claim, left) = (claimant.request(self.terms.lease), deadline.saturating_sub(began.elapsed()));
+        match ask("peek", &claimant.key, left, keeping.inbox.peek(&claim)).await {
             Some(Some(_)) => Ok(()),
             Some(None) => Err(RejectionKind::Backlogged),
             None => Err(RejectionKind::StoreUnavailable),
@@ -99,18 +104,19 @@ impl Backlog {
         Self { limit, looking: AtomicBool::new(false), seen: Mutex::new(None) }
     }
 
-    async fn is_full(&self, inbox: &AnyInbox, deadline: Duration) -> bool {
+    /// Whether no more events may wait; `None` if the inbox did not answer in time.
+    async fn is_full(&self, inbox: &AnyInbox, deadline: Duration) -> Option<bool> {
         let seen = *self.seen.lock().unwrap_or_else(PoisonError::into_inner);
         let is_recent = seen.is_some_and(|(at, _)| at.elapsed() < LOOK_EVERY);
         if is_recent || self.looking.swap(true, Ordering::AcqRel) {
-            return seen.is_some_and(|(_, full)| full);
+            return Some(seen.is_some_and(|(_, full)| full));
         }
         let _looking = Looking(&self.looking);
-        // An inbox that cannot be asked says so when the event is put to it.
-        let waiting = within(deadline, inbox.waiting(self.limit)).await;
-        let full = matches!(waiting, Some(Ok(waiting)) if waiting >= self.limit);
+        let waiting = within(deadline, inbox.waiting(self.limit)).await?;
+        // An inbox that fails says so again when the event is put to it.
+        let full = waiting.is_ok_and(|waiting| waiting >= self.limit);
         *self.seen.lock().unwrap_or_else(PoisonError::into_inner) = Some((Instant::now(), full));
-        full
+        Some(full)
     }
 }
 

@@ -3,7 +3,7 @@ use std::sync::{Arc, Once};
 use std::time::Duration;
 
 use bytes::Bytes;
-use http::{HeaderName, HeaderValue, Method, Response, StatusCode};
+use http::{HeaderValue, Method, Response, StatusCode};
 use tower_layer::Layer;
 
 use super::config::Config;
@@ -11,6 +11,7 @@ use super::keeping::{Accepting, Backlog, Keeping};
 use super::service::WebhookService;
 use crate::clock::{Clock, LONGEST, countable};
 use crate::error::{ConfigError, ConfigErrorKind, positive};
+use crate::header_pattern::HeaderPattern;
 use crate::identity::{IdSource, TypeSource};
 use crate::inbox::{AnyInbox, Inbox, OrderSource};
 use crate::key::is_name;
@@ -55,7 +56,8 @@ impl WebhookLayer {
     pub fn inbox(scheme: impl Scheme, inbox: impl Inbox) -> Self {
         let inbox = AnyInbox::new(inbox);
         let config = Config::new(Arc::new(scheme), Machine::new(Accepting(inbox.clone())));
-        let config = Config { keeping: Some(Keeping::new(inbox)), ..config };
+        let keeping = Keeping::new(inbox, &config.scheme.profile());
+        let config = Config { keeping: Some(keeping), ..config };
         Self { config: Arc::new(config), advised: Arc::new(Once::new()) }
     }
 
@@ -297,11 +299,27 @@ impl WebhookLayer {
         self.with_keeping(|keeping| keeping.order = Some(source))
     }
 
-    /// Which headers an inbox keeps for the worker's request. By default all but hop-by-hop ones and whatever may be a credential
-    /// or a signature, by its name. The URL is kept as it is, with its query. Without effect if there is no inbox.
+    /// Has an inbox keep more headers for the worker's request than [by default](crate::inbox#what-is-stored-of-a-request): by
+    /// name (`x-forwarded-for`) or by how they begin (`x-acme-*`, or `*` for all). Without effect if there is no inbox.
+    ///
+    /// A name keeps any header, a signature or a credential too. A beginning does not: names that look like a credential's,
+    /// the scheme's signatures, cookies and hop-by-hop headers are left out.
+    ///
+    /// # Errors
+    /// If no header can have such a name.
+    pub fn keep_headers<P: AsRef<str>>(self, headers: impl IntoIterator<Item = P>) -> Result<Self, ConfigError> {
+        let headers = headers.into_iter().map(|text| HeaderPattern::new(text.as_ref()));
+        let headers: Vec<HeaderPattern> = headers.collect::<Result<_, _>>()?;
+        Ok(self.with_keeping(|keeping| keeping.kept.choose_headers(headers)))
+    }
+
+    /// Has an inbox keep the values of these parameters of the query, though they are named like a credential: by default
+    /// `?project_key=a&page=2` is stored as `?project_key=&page=2`. Names are compared exactly, after their escapes are undone.
+    /// Without effect if there is no inbox.
     #[must_use]
-    pub fn keep_headers(self, keep: impl Fn(&HeaderName) -> bool + Send + Sync + 'static) -> Self {
-        self.with_keeping(|keeping| keeping.headers = Arc::new(keep))
+    pub fn keep_query_values<N: Into<String>>(self, names: impl IntoIterator<Item = N>) -> Self {
+        let names = names.into_iter().map(Into::into);
+        self.with_keeping(|keeping| keeping.kept.choose_query(names))
     }
 
     /// How many events may wait in the inbox (default: any number). From then on deliveries get a 503 with `Retry-After`, so that

@@ -80,7 +80,7 @@ impl Custom {
         self
     }
 
-    /// Refuses deliveries without this header, before their body is read.
+    /// Refuses deliveries without this header, before their body is read. It counts as a proof: an inbox does not keep it.
     #[must_use]
     pub fn demanding(mut self, header: HeaderName) -> Self {
         self.demanded = Some(header);
@@ -134,7 +134,7 @@ impl Scheme for Custom {
     }
 
     fn profile(&self) -> Profile {
-        self.profile.clone()
+        self.profile.clone().proof_headers(self.demanded.clone())
     }
 
     fn signs(&self) -> String {

@@ -79,4 +79,5 @@ pub use self::{
     verifying::{Verified, verify},
 };
 pub use crate::head::Head;
+pub use crate::header_pattern::HeaderPattern;
 pub use crate::secrets::Algorithm;

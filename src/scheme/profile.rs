@@ -1,8 +1,8 @@
 use std::time::Duration;
 
-use http::StatusCode;
+use http::{HeaderName, StatusCode};
 
-use super::Tolerance;
+use super::{HeaderPattern, Tolerance};
 use crate::identity::{IdSource, TypeSource};
 
 /// What is known of a provider, beside how it signs. The layer takes its defaults from it.
@@ -22,6 +22,10 @@ pub struct Profile {
     pub tolerance: Option<Tolerance>,
     /// The largest body that it sends, where that is more than 1 MiB.
     pub body_limit: Option<usize>,
+    /// Its own headers, beside those of the signature: an inbox keeps them for the handlers.
+    pub own_headers: Vec<HeaderPattern>,
+    /// The headers that carry its signature or a token: an inbox never keeps them, even if they are its own.
+    pub proof_headers: Vec<HeaderName>,
     /// What it is told when a delivery has no signature (default 401).
     pub unsigned_status: StatusCode,
     /// What it is told when a signature cannot be read or does not match, or its timestamp is off (default 401).
@@ -38,6 +42,8 @@ impl Default for Profile {
             retry_window: None,
             tolerance: None,
             body_limit: None,
+            own_headers: Vec::new(),
+            proof_headers: Vec::new(),
             unsigned_status: StatusCode::UNAUTHORIZED,
             forged_status: StatusCode::UNAUTHORIZED,
         }
@@ -63,6 +69,28 @@ impl Profile {
     #[must_use]
     pub fn tolerance(mut self, tolerance: impl Into<Tolerance>) -> Self {
         self.tolerance = Some(tolerance.into());
+        self
+    }
+
+    /// The same profile of a sender that has these headers of its own, too: [`own_headers`](Self#structfield.own_headers).
+    #[must_use]
+    pub fn own_headers(mut self, headers: impl IntoIterator<Item = HeaderPattern>) -> Self {
+        for header in headers {
+            if !self.own_headers.contains(&header) {
+                self.own_headers.push(header);
+            }
+        }
+        self
+    }
+
+    /// The same profile of a sender that proves itself with these headers, too: [`proof_headers`](Self#structfield.proof_headers).
+    #[must_use]
+    pub fn proof_headers(mut self, headers: impl IntoIterator<Item = HeaderName>) -> Self {
+        for header in headers {
+            if !self.proof_headers.contains(&header) {
+                self.proof_headers.push(header);
+            }
+        }
         self
     }
 

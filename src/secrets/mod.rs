@@ -22,9 +22,11 @@
 mod algorithm;
 mod input;
 mod key;
+mod lookup_slots;
 mod secret;
 mod set;
 mod tenant_cache;
+mod tenant_keys;
 mod tenants;
 
 pub use self::{

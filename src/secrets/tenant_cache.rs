@@ -4,13 +4,14 @@ use std::collections::{HashMap, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use tokio::sync::OwnedMutexGuard;
 use tokio::time::Instant;
 
-use super::set::SecretSet;
+use super::tenant_keys::TenantKeys;
 use crate::clock::LONGEST;
 
 /// A tenant's secrets, or that there is no such tenant.
-pub(super) type Known = Option<Arc<SecretSet>>;
+pub(super) type Known = Option<Arc<TenantKeys>>;
 
 pub(super) struct TenantCache {
     time: Duration,
@@ -18,7 +19,7 @@ pub(super) struct TenantCache {
 }
 
 struct Inner {
-    known: Bounded<Arc<SecretSet>>,
+    known: Bounded<Arc<TenantKeys>>,
     unknown: Bounded<()>,
     flights: HashMap<Arc<str>, Shared>,
     /// Counts what was forgotten: an answer that was asked for before is not remembered after.
@@ -50,6 +51,11 @@ impl TenantCache {
         known.or_else(|| inner.unknown.get(tenant, now).map(|()| None))
     }
 
+    /// Whether the last answer was that there is such a tenant, even if it has expired or was forgotten since.
+    pub(super) fn found_before(&self, tenant: &str) -> bool {
+        self.lock().known.entries.contains_key(tenant)
+    }
+
     pub(super) fn forgotten(&self) -> u64 {
         self.lock().forgotten
     }
@@ -64,7 +70,7 @@ impl TenantCache {
         inner.known.remove(tenant);
         inner.unknown.remove(tenant);
         match known {
-            Some(set) => inner.known.insert(tenant.clone(), set, until),
+            Some(keys) => inner.known.insert(tenant.clone(), keys, until),
             None => inner.unknown.insert(tenant.clone(), (), until),
         }
     }
@@ -72,16 +78,16 @@ impl TenantCache {
     pub(super) fn forget(&self, tenant: &str) {
         let mut inner = self.lock();
         inner.forgotten += 1;
-        inner.known.remove(tenant);
+        inner.known.clear(tenant);
         inner.unknown.remove(tenant);
     }
 
     /// The flight that every concurrent lookup of `tenant` shares.
-    pub(super) fn flight(&self, tenant: &Arc<str>) -> Flight<'_> {
+    pub(super) fn flight(self: &Arc<Self>, tenant: &Arc<str>) -> Flight {
         let mut inner = self.lock();
         let shared = inner.flights.entry(tenant.clone()).or_default();
         shared.users += 1;
-        Flight { cache: self, tenant: tenant.clone(), turn: shared.turn.clone() }
+        Flight { cache: self.clone(), tenant: tenant.clone(), turn: shared.turn.clone() }
     }
 
     fn lock(&self) -> MutexGuard<'_, Inner> {
@@ -89,19 +95,19 @@ impl TenantCache {
     }
 }
 
-pub(super) struct Flight<'a> {
-    cache: &'a TenantCache,
+pub(super) struct Flight {
+    cache: Arc<TenantCache>,
     tenant: Arc<str>,
     turn: Arc<tokio::sync::Mutex<()>>,
 }
 
-impl Flight<'_> {
-    pub(super) async fn turn(&self) -> tokio::sync::MutexGuard<'_, ()> {
-        self.turn.lock().await
+impl Flight {
+    pub(super) async fn turn(&self) -> OwnedMutexGuard<()> {
+        self.turn.clone().lock_owned().await
     }
 }
 
-impl Drop for Flight<'_> {
+impl Drop for Flight {
     fn drop(&mut self) {
         let mut inner = self.cache.lock();
         let Some(shared) = inner.flights.get_mut(&self.tenant) else { return };
@@ -115,29 +121,45 @@ impl Drop for Flight<'_> {
 /// A map that forgets its oldest entry when it is full.
 struct Bounded<T> {
     capacity: usize,
-    entries: HashMap<Arc<str>, (T, Instant)>,
-    order: VecDeque<(Arc<str>, Instant)>,
+    entries: HashMap<Arc<str>, Entry<T>>,
+    order: VecDeque<(Arc<str>, u64)>,
+    inserted: u64,
+}
+
+struct Entry<T> {
+    /// Empty once it was forgotten: the name alone stays.
+    value: Option<T>,
+    until: Instant,
+    /// Its place in the order, which tells it from an earlier entry of the same name.
+    place: u64,
 }
 
 impl<T> Bounded<T> {
     fn new(capacity: usize) -> Self {
-        Self { capacity: capacity.max(1), entries: HashMap::new(), order: VecDeque::new() }
+        Self { capacity: capacity.max(1), entries: HashMap::new(), order: VecDeque::new(), inserted: 0 }
     }
 
     fn get(&self, tenant: &str, now: Instant) -> Option<&T> {
-        self.entries.get(tenant).filter(|(_, until)| now < *until).map(|(value, _)| value)
+        self.entries.get(tenant).filter(|entry| now < entry.until)?.value.as_ref()
     }
 
     fn insert(&mut self, tenant: Arc<str>, value: T, until: Instant) {
         while self.order.len() >= self.capacity {
-            let Some((oldest, stamp)) = self.order.pop_front() else { break };
+            let Some((oldest, place)) = self.order.pop_front() else { break };
             // A tenant that was put again since has a younger place in the order.
-            if self.entries.get(&oldest).is_some_and(|(_, until)| *until == stamp) {
+            if self.entries.get(&oldest).is_some_and(|entry| entry.place == place) {
                 self.entries.remove(&oldest);
             }
         }
-        self.order.push_back((tenant.clone(), until));
-        self.entries.insert(tenant, (value, until));
+        self.inserted += 1;
+        self.order.push_back((tenant.clone(), self.inserted));
+        self.entries.insert(tenant, Entry { value: Some(value), until, place: self.inserted });
+    }
+
+    fn clear(&mut self, tenant: &str) {
+        if let Some(entry) = self.entries.get_mut(tenant) {
+            entry.value = None;
+        }
     }
 
     fn remove(&mut self, tenant: &str) {
@@ -149,17 +171,18 @@ impl<T> Bounded<T> {
 mod tests {
     use super::*;
 
-    fn cache(capacity: usize) -> TenantCache {
-        TenantCache::new(capacity, Duration::from_secs(60))
+    fn cache(capacity: usize) -> Arc<TenantCache> {
+        Arc::new(TenantCache::new(capacity, Duration::from_secs(60)))
+    }
+
+    fn keys() -> Arc<TenantKeys> {
+        Arc::new(TenantKeys::new(vec![super::super::Secret::new("s").expect("valid")]))
     }
 
     #[tokio::test(start_paused = true)]
     async fn unknown_tenants_never_push_out_known_ones() {
         let cache = cache(2);
-        let set = SecretSet::new(&[super::super::Secret::new("s").expect("valid")], &|text: &str| {
-            super::super::Key::hmac_sha256(text.as_bytes())
-        });
-        cache.put(&"real".into(), Some(Arc::new(set.expect("valid"))), 0);
+        cache.put(&"real".into(), Some(keys()), 0);
         for n in 0..1_000 {
             cache.put(&format!("made-up-{n}").into(), None, 0);
         }
@@ -178,6 +201,21 @@ mod tests {
         assert!(cache.get("t").is_some());
         tokio::time::advance(Duration::from_secs(1)).await;
         assert!(cache.get("t").is_none());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn tenant_that_was_found_is_remembered_by_name_until_it_is_not() {
+        let cache = cache(2);
+        let tenant: Arc<str> = "t".into();
+        assert!(!cache.found_before("t"));
+        cache.put(&tenant, Some(keys()), 0);
+        tokio::time::advance(Duration::from_secs(61)).await;
+        assert!(cache.get("t").is_none() && cache.found_before("t"), "expired");
+        cache.put(&tenant, Some(keys()), 0);
+        cache.forget("t");
+        assert!(cache.get("t").is_none() && cache.found_before("t"), "forgotten");
+        cache.put(&tenant, None, 1);
+        assert!(!cache.found_before("t"), "gone");
     }
 
     #[tokio::test(start_paused = true)]

@@ -3,27 +3,42 @@ use std::fmt;
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
+use std::task::{Context, Poll};
 use std::time::Duration;
 
+use tokio::runtime::Handle;
+use tokio::time::{Instant, timeout_at};
+
+use super::lookup_slots::LookupSlots;
 use super::set::{Lookup, Prepare, SecretSet};
 use super::tenant_cache::{Known, TenantCache};
+use super::tenant_keys::TenantKeys;
 use super::{Secret, Snapshot};
+use crate::clock::LONGEST;
 use crate::head::Head;
 use crate::key::is_name;
 use crate::rejection::{Rejection, RejectionKind};
 use crate::telemetry;
 
 type LookupError = Box<dyn Error + Send + Sync>;
+type Keys = Result<Option<Arc<SecretSet>>, LookupError>;
 type TenantOf = dyn Fn(&Head<'_>) -> Option<String> + Send + Sync;
 type LookupAnswer = Pin<Box<dyn Future<Output = Result<Option<Vec<Secret>>, LookupError>> + Send>>;
+
+/// How many lookups may run at once unless the builder says otherwise.
+const MOST_LOOKUPS: usize = 32;
 
 /// Secrets looked up per request, for routes that serve many tenants.
 ///
 /// The first function names the tenant from the head of the request; the second finds that tenant's secrets, or `None`
 /// if there is no such tenant. It is asked after everything that the headers alone can refuse, and before the body is
 /// read. Answers are cached, unknown tenants too and apart from known ones, so that made-up names cannot push real
-/// ones out; of concurrent requests for one tenant only one asks. An unknown tenant gets the same 401 as a wrong
-/// signature; a lookup that fails, or exceeds its deadline, a 503. The tenant becomes part of the event's key.
+/// ones out; of concurrent requests for one tenant only one asks, and of all of them only so many at once
+/// ([`max_lookups`](Self::max_lookups)). An unknown tenant gets the same 401 as a wrong signature; a lookup that fails, or
+/// exceeds its deadline, a 503. The tenant becomes part of the event's key.
+///
+/// Clones share the cache and the slots, and may be given to several schemes: what is cached is the secrets as the lookup gave
+/// them, and every scheme makes its own keys of them.
 ///
 /// The name becomes part of the key as `tenant_of` writes it, and nothing signs it. If the lookup takes several spellings for one
 /// tenant, `tenant_of` must make them one: otherwise a captured delivery could be replayed under another spelling.
@@ -52,6 +67,7 @@ pub struct TenantSecrets {
     deadline: Duration,
     in_key: bool,
     cache: Arc<TenantCache>,
+    slots: Arc<LookupSlots>,
 }
 
 impl TenantSecrets {
@@ -68,6 +84,7 @@ impl TenantSecrets {
             deadline: Duration::from_secs(2),
             in_key: true,
             cache: Arc::new(TenantCache::new(10_000, Duration::from_secs(60))),
+            slots: Arc::new(LookupSlots::new(MOST_LOOKUPS)),
         }
     }
 
@@ -87,7 +104,19 @@ impl TenantSecrets {
         self
     }
 
-    /// How long a lookup may take (default 2 s).
+    /// How many lookups may run at once (default 32, at least 1): anyone can have tenants looked up, by making up names.
+    ///
+    /// Deliveries that find no slot wait for one, within the [`deadline`](Self::deadline). Those of cached tenants need none and
+    /// never wait. A quarter of the slots is kept for tenants that the lookup found before and whose cached answer has expired,
+    /// so that made-up names alone cannot keep them out. Give the lookup at least as many connections as it has slots.
+    #[must_use]
+    pub fn max_lookups(mut self, lookups: usize) -> Self {
+        self.slots = Arc::new(LookupSlots::new(lookups));
+        self
+    }
+
+    /// How long a delivery waits for its lookup, the wait for a slot included (default 2 s), before it gets a 503. A lookup that
+    /// has begun runs on without its delivery, for as long at the most, and its answer is cached.
     #[must_use]
     pub fn deadline(mut self, deadline: Duration) -> Self {
         self.deadline = deadline;
@@ -104,10 +133,10 @@ impl TenantSecrets {
         let tenant = (self.tenant_of)(head).filter(|tenant| is_name(tenant));
         let tenant: Arc<str> = tenant.ok_or(RejectionKind::UnknownTenant)?.into();
         let (this, prepare) = (self.clone(), prepare.clone());
-        Ok(Box::pin(async move { this.snapshot(tenant, &*prepare).await }))
+        Ok(Box::pin(async move { this.snapshot(tenant, &prepare).await }))
     }
 
-    async fn snapshot(&self, tenant: Arc<str>, prepare: &Prepare) -> Result<Snapshot, Rejection> {
+    async fn snapshot(&self, tenant: Arc<str>, prepare: &Arc<Prepare>) -> Result<Snapshot, Rejection> {
         match self.find(&tenant, prepare).await {
             Ok(Some(set)) => Ok(Snapshot { set, tenant: Some(tenant).filter(|_| self.in_key) }),
             Ok(None) => Err(RejectionKind::UnknownTenant.into()),
@@ -118,25 +147,84 @@ impl TenantSecrets {
         }
     }
 
-    async fn find(&self, tenant: &Arc<str>, prepare: &Prepare) -> Result<Known, LookupError> {
+    /// The tenant's keys, from the cache or from the lookup.
+    async fn find(&self, tenant: &Arc<str>, prepare: &Arc<Prepare>) -> Keys {
+        // Before anything that could wait: cached tenants are served whatever else is looked up.
         if let Some(known) = self.cache.get(tenant) {
-            return Ok(known);
+            return prepared(known, prepare);
         }
+        let deadline = Instant::now() + self.deadline.min(LONGEST);
         let flight = self.cache.flight(tenant);
-        let asking = async {
-            let _turn = flight.turn().await;
-            // Whoever had the turn before may have found it.
-            if let Some(known) = self.cache.get(tenant) {
-                return Ok(known);
+        let waiting = async {
+            let turn = flight.turn().await;
+            // The delivery that had the turn before may have found it.
+            match self.cache.get(tenant) {
+                Some(known) => Err(known),
+                None => Ok((turn, self.slots.acquire(self.cache.found_before(tenant)).await)),
             }
-            let asked = self.cache.forgotten();
-            let secrets = (self.lookup)(tenant.to_string()).await?;
-            let known = secrets.map(|secrets| SecretSet::new(&secrets, prepare).map(Arc::new)).transpose()?;
-            self.cache.put(tenant, known.clone(), asked);
-            Ok(known)
         };
-        tokio::time::timeout(self.deadline, asking).await.unwrap_or_else(|late| Err(late.into()))
+        let (turn, slot) = match timeout_at(deadline, waiting).await {
+            Ok(Err(known)) => return prepared(known, prepare),
+            // A slot that comes too late is passed on at once: its delivery has been given up.
+            Ok(Ok(turn_and_slot)) if Instant::now() < deadline => turn_and_slot,
+            Ok(Ok(_)) | Err(_) => return Err("other lookups took all of the time: see max_lookups".into()),
+        };
+        let (this, tenant, prepare) = (self.clone(), tenant.clone(), prepare.clone());
+        let asking = RunsOn::new(async move {
+            let _held = (flight, turn, slot);
+            tokio::time::timeout(this.deadline, this.ask(&tenant, &prepare)).await?
+        });
+        timeout_at(deadline, asking).await?
     }
+
+    /// Asks the lookup, and remembers an answer that can be used.
+    async fn ask(&self, tenant: &Arc<str>, prepare: &Arc<Prepare>) -> Keys {
+        let asked = self.cache.forgotten();
+        let secrets = (self.lookup)(tenant.to_string()).await?;
+        let known = secrets.map(|secrets| Arc::new(TenantKeys::new(secrets)));
+        let set = prepared(known.clone(), prepare)?;
+        self.cache.put(tenant, known, asked);
+        Ok(set)
+    }
+}
+
+/// A lookup that runs on in a task of its own when its delivery is dropped or exceeds its deadline.
+///
+/// The database that it asks goes on working either way. If a sender that hangs up freed its slot, any number of senders could
+/// have any number of lookups running.
+struct RunsOn(Option<Pin<Box<dyn Future<Output = Keys> + Send>>>);
+
+impl RunsOn {
+    fn new(asking: impl Future<Output = Keys> + Send + 'static) -> Self {
+        Self(Some(Box::pin(asking)))
+    }
+}
+
+impl Future for RunsOn {
+    type Output = Keys;
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Keys> {
+        // Taken out: a lookup that panics must not be polled again.
+        let Some(mut asking) = self.0.take() else { return Poll::Pending };
+        let answer = asking.as_mut().poll(cx);
+        if answer.is_pending() {
+            self.0 = Some(asking);
+        }
+        answer
+    }
+}
+
+impl Drop for RunsOn {
+    fn drop(&mut self) {
+        if let (Some(asking), Ok(runtime)) = (self.0.take(), Handle::try_current()) {
+            runtime.spawn(asking);
+        }
+    }
+}
+
+/// The keys that a scheme makes of what is known of a tenant.
+fn prepared(known: Known, prepare: &Arc<Prepare>) -> Keys {
+    Ok(known.map(|keys| keys.prepared_by(prepare)).transpose()?)
 }
 
 impl fmt::Debug for TenantSecrets {

@@ -31,11 +31,18 @@ pub(crate) struct Setback {
     pub(crate) reason: Cow<'static, str>,
     /// Not before this has passed, if the handler said.
     pub(crate) retry_after: Option<Duration>,
+    /// Whether the handler was called. Without that an event is not given up, whichever attempt this was.
+    pub(crate) called: bool,
 }
 
 impl Setback {
     pub(crate) const fn new(reason: &'static str) -> Self {
-        Self { reason: Cow::Borrowed(reason), retry_after: None }
+        Self { reason: Cow::Borrowed(reason), retry_after: None, called: true }
+    }
+
+    /// The work failed before the handler was called.
+    pub(crate) const fn before_the_call(reason: &'static str) -> Self {
+        Self { reason: Cow::Borrowed(reason), retry_after: None, called: false }
     }
 }
 

@@ -64,9 +64,9 @@ impl Bulkheads {
         let running = self.lock();
         let left = |counts: &HashMap<Box<str>, usize>, limit: Option<usize>| {
             limit.map(|limit| {
-                let left = |(kind, count): (&Box<str>, &usize)| (kind.clone(), limit.saturating_sub(*count));
+                let left = counts.iter().map(|(kind, count)| (kind.clone(), limit.saturating_sub(*count)));
                 let mut limits = KindLimits::new(limit);
-                limits.left = counts.iter().map(left).collect();
+                limits.left = left.collect();
                 limits
             })
         };

@@ -82,6 +82,7 @@ where
         };
         let reason = match (&self.failure, ended) {
             (Some(reason), _) => Some(&**reason),
+            (None, Ended::Panicked(_)) if !self.called => Some("the inner service panicked before it was ready"),
             (None, Ended::Panicked(_)) => Some("the handler panicked"),
             (None, Ended::NotReady(_)) => Some("the inner service refused to become ready"),
             (None, Ended::Ran(Settled::NotCommitted)) => Some(crate::enlist::NOT_COMMITTED),
@@ -111,7 +112,8 @@ where
             Settled::Completed => Attempted::Completed,
             Settled::Failed => Attempted::Buried,
             Settled::Released(Some(Hold::Held)) | Settled::NotCommitted => {
-                if self.shared.retries.is_last(self.leased.attempt) { Attempted::Buried } else { Attempted::Retried }
+                let is_buried = self.shared.retries.is_last(self.leased.attempt) && self.called;
+                if is_buried { Attempted::Buried } else { Attempted::Retried }
             }
             Settled::Released(Some(Hold::Lost)) | Settled::Lost => Attempted::Lost,
             Settled::Released(None) | Settled::CompletionPending | Settled::Unknown => Attempted::Unknown,
@@ -182,20 +184,28 @@ impl<S> Job<S> {
         }
     }
 
-    /// Whether the handler may be called. Before the last attempt that is noted down, so that an event that takes the process down with
-    /// it is given up, and no other is.
+    /// Whether the handler may be called. The inbox notes down that the last attempt begins, so that an event that takes the process
+    /// down with it is given up, and no other is.
     async fn may_start(&mut self) -> bool {
         let Shared { inbox, terms, retries, .. } = &*self.shared;
         if !retries.is_last(self.leased.attempt) {
             return true;
         }
-        let claim = self.leased.claim(terms.lease);
-        let started = ask("start", &self.leased.key, terms.claim_deadline, inbox.start(&claim)).await;
-        if started.is_none() {
-            // Released at once, the event would be leased again at once.
+        // The lease is renewed every third of its time, so it holds for longer than this.
+        let (claim, patience) = (self.leased.claim(terms.lease), Instant::now() + terms.lease / 3);
+        loop {
+            let deadline = terms.claim_deadline.min(patience.saturating_duration_since(Instant::now()));
+            let started = ask("start", &self.leased.key, deadline, inbox.start(&claim)).await;
+            if let Some(hold) = started {
+                return hold == Hold::Held;
+            }
+            // The mark may be there though the reply was lost. The next lease would then give up an event that was never run, so the
+            // handler is called while this lease holds.
+            if Instant::now() + PAUSE_AFTER_FAILURE >= patience {
+                return true;
+            }
             tokio::time::sleep(PAUSE_AFTER_FAILURE).await;
         }
-        started == Some(Hold::Held)
     }
 
     /// What the service gets: the request as it was accepted, and the event.

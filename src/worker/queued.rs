@@ -38,7 +38,7 @@ impl ErasedStore for Queued {
         setback: &'a Setback,
     ) -> Answer<'a, Hold> {
         let attempt = attempt.unwrap_or(1);
-        match self.retries.is_last(attempt) {
+        match self.retries.is_last(attempt) && setback.called {
             true => Box::pin(self.inbox.bury(claim, &setback.reason)),
             false => {
                 Box::pin(self.inbox.retry(claim, self.retries.pause(attempt, setback.retry_after), &setback.reason))

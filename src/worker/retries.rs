@@ -58,7 +58,7 @@ impl RetryPolicy {
 
     pub(super) fn pause(&self, attempt: u32, retry_after: Option<Duration>) -> Duration {
         let doubled = 2u32.saturating_pow(attempt.saturating_sub(1));
-        let longest = self.first_pause.saturating_mul(doubled).min(self.longest_pause);
+        let longest = self.first_pause.saturating_mul(doubled).min(self.longest_pause).min(LONGEST);
         longest.mul_f64(random::fraction()).max(retry_after.unwrap_or_default()).min(LONGEST)
     }
 }
@@ -92,6 +92,12 @@ mod tests {
         let asked = Duration::from_secs(7_200);
         assert_eq!(RetryPolicy::new().pause(1, Some(asked)), asked);
         assert_eq!(RetryPolicy::new().pause(1, Some(Duration::MAX)), LONGEST);
+    }
+
+    #[test]
+    fn no_pause_is_longer_than_can_be_counted_with() {
+        let policy = RetryPolicy::new().first_pause(Duration::MAX).longest_pause(Duration::MAX);
+        assert!((1..1_000).all(|attempt| policy.pause(attempt, None) <= LONGEST));
     }
 
     #[test]

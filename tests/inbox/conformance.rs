@@ -11,11 +11,12 @@ use tower_webhook::testing::conformance::{self, Harness};
 struct Memory {
     clock: ManualClock,
     in_use: bool,
+    bodies: Duration,
 }
 
 impl Memory {
     fn new(in_use: bool) -> Self {
-        Self { clock: ManualClock::at_unix(1_700_000_000), in_use }
+        Self { clock: ManualClock::at_unix(1_700_000_000), in_use, bodies: Duration::MAX }
     }
 }
 
@@ -23,7 +24,7 @@ impl Harness for Memory {
     type Store = AnyInbox;
 
     async fn store(&self) -> AnyInbox {
-        let store = MemoryStore::builder().clock(self.clock.clone()).build();
+        let store = MemoryStore::builder().keep_completed_bodies(self.bodies).clock(self.clock.clone()).build();
         if self.in_use {
             let key = EventKey::new("/elsewhere", None, "evt");
             let claim = ClaimRequest::new(&key, ClaimToken::random(), Duration::from_secs(30));
@@ -45,4 +46,14 @@ async fn memory_conforms() {
 #[tokio::test(flavor = "multi_thread")]
 async fn store_conforms_while_its_inbox_is_in_use() {
     conformance::run(&Memory::new(true)).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn memory_conforms_while_bodies_go_before_records() {
+    for bodies in [Duration::from_secs(30), Duration::ZERO] {
+        let memory = Memory { bodies, ..Memory::new(false) };
+        conformance::inbox::bodies::run(&memory, bodies).await;
+    }
+    let memory = Memory { bodies: Duration::from_secs(30), ..Memory::new(false) };
+    conformance::inbox::run(&memory).await;
 }

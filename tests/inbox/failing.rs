@@ -9,6 +9,7 @@ use axum::response::{IntoResponse, Response};
 use axum::routing::post;
 use tokio::time::Instant;
 use tower_webhook::inbox::{EventState, Filter, Inbox};
+use tower_webhook::store::Hold;
 use tower_webhook::worker::RetryPolicy;
 use tower_webhook::{EventKey, HandlerError, WebhookEvent, Worker};
 
@@ -156,29 +157,34 @@ async fn retry_after_is_honoured() {
     working.await.expect("no panic");
 }
 
+/// Two workers die that have leased an event, and a third one permits two attempts. Whether the second one had started the
+/// event's handler decides.
 #[tokio::test]
-async fn attempt_after_too_many_that_were_never_settled_is_not_run() {
-    let (desk, runs) = answering(|_, _| StatusCode::OK.into_response());
-    let clock = tower_webhook::testing::ManualClock::at_unix(crate::support::NOW);
-    let inbox = tower_webhook::store::MemoryStore::builder().clock(clock.clone()).build();
-    let app = desk
-        .handlers
-        .clone()
-        .layer(tower_webhook::WebhookLayer::inbox(crate::support::scheme(), inbox.clone()).clock(clock.clone()));
-    let request = desk.event("evt_1").request::<axum::body::Body>();
-    tower::ServiceExt::oneshot(app, request).await.expect("an answer");
-    // Two workers that die.
-    for _ in 0..2 {
-        let request = tower_webhook::inbox::LeaseRequest::new(1, Duration::from_secs(1));
-        assert_eq!(inbox.lease(&request).await.expect("a lease").len(), 1);
-        clock.advance(Duration::from_secs(2));
+async fn event_whose_workers_died_is_given_up_only_if_its_last_attempt_was_started() {
+    use tower_webhook::inbox::{LAPSED, LeaseRequest};
+    for (started, runs_then, expected) in [(true, vec![], EventState::Dead), (false, vec![3], EventState::Completed)] {
+        let (desk, runs) = answering(|_, _| StatusCode::OK.into_response());
+        let clock = tower_webhook::testing::ManualClock::at_unix(crate::support::NOW);
+        let inbox = tower_webhook::store::MemoryStore::builder().clock(clock.clone()).build();
+        let layer = tower_webhook::WebhookLayer::inbox(crate::support::scheme(), inbox.clone()).clock(clock.clone());
+        let request = desk.event("evt_1").request::<axum::body::Body>();
+        tower::ServiceExt::oneshot(desk.handlers.clone().layer(layer), request).await.expect("an answer");
+        let lease = Duration::from_secs(1);
+        for attempt in 1..=2 {
+            let leased = inbox.lease(&LeaseRequest::new(1, lease)).await.expect("a lease").remove(0);
+            if started && attempt == 2 {
+                assert_eq!(inbox.start(&leased.claim(lease)).await.expect("an answer"), Hold::Held);
+            }
+            clock.advance(lease * 2);
+        }
+        let policy = RetryPolicy::new().max_attempts(2);
+        let worker = Worker::new(inbox.clone(), desk.handlers.clone()).retries(policy);
+        assert_eq!(worker.run_until_idle().await, 1);
+        assert_eq!(attempts(&runs), runs_then);
+        let kept = inbox.get(&EventKey::new("/webhooks", None, "evt_1")).await.expect("an answer").expect("the event");
+        assert_eq!(kept.state, expected);
+        assert_eq!(kept.summary.as_deref(), Some(if started { LAPSED } else { "OK" }));
     }
-    let policy = RetryPolicy::new().max_attempts(2);
-    let worker = Worker::new(inbox.clone(), desk.handlers.clone()).retries(policy);
-    assert_eq!(worker.run_until_idle().await, 1);
-    assert_eq!(attempts(&runs), [0; 0]);
-    let kept = inbox.get(&EventKey::new("/webhooks", None, "evt_1")).await.expect("an answer").expect("the event");
-    assert_eq!((kept.state, kept.summary.as_deref()), (EventState::Dead, Some(tower_webhook::inbox::LAPSED)));
 }
 
 #[tokio::test]
@@ -216,4 +222,53 @@ async fn hook_that_panics_keeps_nobody_from_being_told() {
     let worker = worker.on_dead_letter(move |_| *counted.lock().expect("no panic") += 1);
     assert_eq!(worker.run_until_idle().await, 1);
     assert_eq!(*told.lock().expect("no panic"), 1);
+}
+
+/// A service that is not ready for its first calls, or panics.
+#[derive(Clone)]
+struct Unready {
+    inner: Router,
+    left: Arc<Mutex<u32>>,
+    panics: bool,
+}
+
+impl tower::Service<axum::http::Request<http_body_util::Full<bytes::Bytes>>> for Unready {
+    type Response = Response;
+    type Error = &'static str;
+    type Future = futures_util::future::BoxFuture<'static, Result<Response, &'static str>>;
+
+    fn poll_ready(&mut self, _: &mut std::task::Context<'_>) -> std::task::Poll<Result<(), &'static str>> {
+        let mut left = self.left.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+        if *left == 0 {
+            return std::task::Poll::Ready(Ok(()));
+        }
+        *left -= 1;
+        assert!(!self.panics, "asked to");
+        std::task::Poll::Ready(Err("not ready"))
+    }
+
+    fn call(&mut self, request: axum::http::Request<http_body_util::Full<bytes::Bytes>>) -> Self::Future {
+        let answer = tower::ServiceExt::oneshot(self.inner.clone(), request.map(axum::body::Body::new));
+        Box::pin(async move { answer.await.map_err(|never| match never {}) })
+    }
+}
+
+#[tokio::test]
+async fn service_that_is_not_ready_uses_no_last_attempt_up() {
+    for panics in [false, true] {
+        let (desk, runs) = answering(|_, _| HandlerError::transient("flaky").into_response());
+        let service = Unready { inner: desk.handlers.clone(), left: Arc::new(Mutex::new(3)), panics };
+        let letters = Arc::new(Mutex::new(Vec::new()));
+        let noted = letters.clone();
+        let policy = RetryPolicy::new().max_attempts(1).first_pause(Duration::ZERO);
+        let worker = Worker::new(desk.inbox.clone(), service).retries(policy).on_dead_letter(move |letter| {
+            noted.lock().expect("no panic").push((letter.attempt, letter.reason.to_owned()));
+        });
+        desk.accepts(&desk.event("evt_1")).await;
+        assert_eq!(worker.run_until_idle().await, 4);
+        assert_eq!(attempts(&runs), [4], "the event dies after its first run");
+        assert_eq!(*letters.lock().expect("no panic"), [(4, "flaky".to_owned())]);
+        desk.is_in("evt_1", EventState::Dead).await;
+        assert_eq!(desk.kept("evt_1").await.failures.len(), 4);
+    }
 }

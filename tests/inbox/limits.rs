@@ -182,6 +182,76 @@ async fn inbox_that_cannot_say_whether_it_knows_an_event_is_unavailable() {
     assert_eq!(app.deliver("first").await.outcome, Some(Outcome::Duplicate));
 }
 
+#[tokio::test(start_paused = true)]
+async fn inbox_that_does_not_say_how_many_wait_is_unavailable_within_one_deadline() {
+    let desk = Desk::new();
+    let inbox = Faulty::new(desk.inbox.clone());
+    let clock = tower_webhook::testing::ManualClock::at_unix(crate::support::NOW);
+    let layer = tower_webhook::WebhookLayer::inbox(crate::support::scheme(), inbox.clone()).clock(clock);
+    let app = Desk { app: desk.handlers.clone().layer(layer.max_waiting_events(1).expect("some")), ..desk };
+    inbox.breaks(Verb::Waiting, Fault::Hang);
+    inbox.breaks(Verb::Accept, Fault::Hang);
+    let began = tokio::time::Instant::now();
+    assert_eq!(app.deliver("first").await.rejection(), Some(RejectionKind::StoreUnavailable));
+    // Time is tokio's, and paused.
+    assert!(began.elapsed() < Duration::from_millis(2_100), "{:?}", began.elapsed());
+    inbox.heal(Verb::Accept);
+    inbox.breaks(Verb::Waiting, Fault::Fail);
+    assert_eq!(app.deliver("first").await.outcome, Some(Outcome::Accepted), "events that can be kept are");
+}
+
+/// A type that is slow, a worker with room for others, and 500 events of that type: what is leased is run.
+#[tokio::test(start_paused = true)]
+async fn worker_near_a_limit_puts_nothing_back_and_keeps_the_order() {
+    const EVENTS: usize = 500;
+    let started = std::sync::Arc::new(std::sync::Mutex::new(Vec::new()));
+    let noted = started.clone();
+    let handler = async move |event: tower_webhook::WebhookEvent| {
+        let number: u64 = event.id().parse().expect("a number");
+        noted.lock().expect("no panic").push(number);
+        // Of different lengths, so that they end one by one and in another order.
+        tokio::time::sleep(Duration::from_millis(1 + number * 7 % 13)).await;
+    };
+    let handlers = axum::Router::new().route("/webhooks", axum::routing::post(handler));
+    let desk = Desk::handling(handlers, |layer| layer);
+    for n in 0..EVENTS {
+        desk.accepts(&desk.typed(&n.to_string(), "slow")).await;
+    }
+    let inbox = Faulty::new(desk.inbox.clone());
+    let worker = Worker::new(inbox.clone(), desk.handlers.clone()).concurrency_per_type(16).expect("some");
+    assert_eq!(worker.run_until_idle().await, EVENTS);
+    assert_eq!(inbox.calls(Verb::Release), 0, "no event was leased that there was no room for");
+    let started = started.lock().expect("no panic").clone();
+    let late = started.iter().enumerate().map(|(place, number)| place.abs_diff(*number as usize)).max();
+    assert!(late < Some(16), "an event was started {late:?} places from its own");
+}
+
+#[tokio::test(start_paused = true)]
+async fn endpoints_and_limits_combine() {
+    let desk = Desk::new();
+    desk.handler.hold();
+    for n in 0..4 {
+        desk.accepts(&desk.typed(&format!("x{n}"), "x")).await;
+        desk.accepts(&desk.typed(&format!("y{n}"), "y")).await;
+        let other = desk.sender.clone().uri("/other");
+        desk.accepts(&other.deliver(format!(r#"{{"id":"z{n}","type":"z"}}"#))).await;
+    }
+    let inbox = Faulty::new(desk.inbox.clone());
+    let worker = Worker::new(inbox.clone(), desk.handlers.clone()).endpoints(["/webhooks"]).concurrency(10);
+    let worker = worker.and_then(|worker| worker.concurrency_per_type(2)?.concurrency_per_endpoint(3)).expect("some");
+    let _worker = start(worker);
+    assert_eq!(running(&desk).await, 3, "three of the endpoint, two of each type, none of another endpoint");
+    for n in 1..=8 {
+        let kind = desk.handler.started(n).await;
+        assert_eq!(kind.endpoint(), "/webhooks");
+        desk.handler.go();
+    }
+    desk.handler.finished(8).await;
+    assert_eq!(running(&desk).await, 8, "the other endpoint's are left alone");
+    assert_eq!(inbox.calls(Verb::Release), 0);
+    assert_eq!(desk.inbox.waiting(10).await.expect("a count"), 4);
+}
+
 #[test]
 fn limits_of_nothing_are_refused() {
     let desk = Desk::new();

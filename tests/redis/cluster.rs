@@ -8,9 +8,8 @@ use std::time::Duration;
 use tower_webhook::store::{Claim, ClaimRequest, ClaimToken, Completion, Hold, RedisStore, Store};
 use tower_webhook::{EventKey, Outcome};
 
-use crate::harness::cluster_pool;
+use crate::harness::{PATIENT, cluster_pool, store};
 use crate::receiver::{Receiver, assert_unavailable};
-use crate::support::checker::Ledger;
 use crate::support::redis_server::{RedisCluster, RedisServer};
 
 const LEASE: Duration = Duration::from_secs(30);
@@ -19,7 +18,7 @@ const LEASE: Duration = Duration::from_secs(30);
 #[tokio::test(flavor = "multi_thread")]
 async fn events_of_a_route_template_are_spread_over_all_nodes() {
     let cluster = RedisCluster::start();
-    let store = RedisStore::new(cluster_pool(&cluster));
+    let store = store(cluster_pool(&cluster));
     for n in 0..60 {
         let key = EventKey::new("/hooks/{tenant}", Some("one"), &format!("evt_{n}"));
         let claim = ClaimRequest::new(&key, ClaimToken::random(), LEASE);
@@ -35,7 +34,7 @@ async fn events_of_a_route_template_are_spread_over_all_nodes() {
 #[tokio::test(flavor = "multi_thread")]
 async fn killed_node_is_replaced_by_its_replica() {
     let mut cluster = RedisCluster::start();
-    let receiver = Receiver::over(RedisStore::new(cluster_pool(&cluster)), Ledger::default());
+    let receiver = Receiver::hasty(cluster_pool(&cluster));
     for n in 0..30 {
         assert_eq!(receiver.deliver(&format!("evt_{n}")).await.outcome, Some(Outcome::Completed));
     }
@@ -58,7 +57,7 @@ async fn killed_node_is_replaced_by_its_replica() {
 #[tokio::test(flavor = "multi_thread")]
 async fn row_31_cluster_that_is_down_is_a_503() {
     let mut cluster = RedisCluster::start();
-    let receiver = Receiver::over(RedisStore::new(cluster_pool(&cluster)), Ledger::default());
+    let receiver = Receiver::hasty(cluster_pool(&cluster));
     receiver.deliver("evt_0").await;
     // It has no replica, and a Cluster does not serve a part of its slots.
     cluster.nodes[2].kill();
@@ -81,7 +80,7 @@ async fn row_31_cluster_that_is_down_is_a_503() {
 #[tokio::test(flavor = "multi_thread")]
 async fn replicas_of_the_right_node_are_waited_for() {
     let cluster = RedisCluster::start();
-    let store = RedisStore::builder(cluster_pool(&cluster)).replicas(1).build();
+    let store = RedisStore::builder(cluster_pool(&cluster)).timeout(PATIENT).replicas(1).build();
     let mut confirmed = 0;
     for n in 0..30 {
         let key = EventKey::new("/hook", None, &format!("evt_{n}"));

@@ -14,7 +14,7 @@ use tokio::sync::watch;
 use tower_webhook::store::{Claim, ClaimRequest, ClaimToken, Hold, RedisStore, Store, StoreErrorKind};
 use tower_webhook::{EventKey, Outcome};
 
-use crate::harness::{pool, pool_of};
+use crate::harness::{PATIENT, pool, pool_of, store};
 use crate::receiver::{Receiver, assert_unavailable, key};
 use crate::support::redis_server::RedisServer;
 
@@ -29,7 +29,7 @@ fn pool_of_one(server: &RedisServer) -> Pool {
 async fn row_32_exhausted_pool_is_a_503_within_the_timeout() {
     let server = RedisServer::start();
     let pool = pool_of_one(&server);
-    let receiver = Receiver::with_pool(pool.clone());
+    let receiver = Receiver::hasty(pool.clone());
     let occupied = pool.get().await.expect("a connection");
     let asked = Instant::now();
     assert_unavailable(&receiver.deliver("evt_1").await);
@@ -59,7 +59,7 @@ async fn store_leaves_a_pool_of_one_to_others() {
 #[tokio::test(flavor = "multi_thread")]
 async fn connections_are_shared_and_so_is_making_them_anew() {
     let server = RedisServer::start();
-    let store = RedisStore::new(pool(&server));
+    let store = store(pool(&server));
     for round in 0..3 {
         let before = connections_made(&server);
         let claims = (0..64).map(|n| {
@@ -114,7 +114,7 @@ async fn broken_server_is_not_hammered() {
 #[tokio::test(flavor = "multi_thread")]
 async fn renewal_does_not_overtake_the_release_behind_it() {
     let server = RedisServer::start();
-    let store = RedisStore::builder(pool(&server)).connections(4).build();
+    let store = RedisStore::builder(pool(&server)).timeout(PATIENT).connections(4).build();
     for n in 0..500 {
         let (event, token) = (key(&n.to_string()), ClaimToken::random());
         let claim = ClaimRequest::new(&event, token, LEASE);
@@ -140,7 +140,7 @@ async fn connection_that_leads_nowhere_is_replaced() {
             tokio::spawn(pass_until(lost.clone(), client, upstream));
         }
     });
-    let receiver = Receiver::with_pool(pool_of(&format!("redis://{address}/")));
+    let receiver = Receiver::hasty(pool_of(&format!("redis://{address}/")));
     receiver.store.check().await.expect("a server that works");
     lose.send_replace(true);
     assert_unavailable(&receiver.deliver("evt_1").await);

@@ -14,23 +14,27 @@ use crate::support::redis_server::{RedisCluster, RedisServer};
 
 /// Brings the end of everything nearer: of keys, which are deleted if it is passed, and of what an inbox has a time for.
 const SHIFT: &str = "local shift = tonumber(ARGV[2])
+local function earlier(time) return string.format('%d', time - shift) end
 for _, key in ipairs(redis.call('KEYS', ARGV[1])) do
   local left, kind = redis.call('PTTL', key), redis.call('TYPE', key).ok
   if left >= 0 and left <= shift then
     redis.call('DEL', key)
   elseif left >= 0 then
-    redis.call('PEXPIRE', key, string.format('%d', left - shift))
+    redis.call('PEXPIRE', key, earlier(left))
   elseif kind == 'zset' and not string.find(key, 'inbox:dead', 1, true) then
     for _, member in ipairs(redis.call('ZRANGE', key, 0, -1)) do redis.call('ZINCRBY', key, -shift, member) end
-  elseif kind == 'stream' then
-    local pending = redis.pcall('XPENDING', key, 'workers', '-', '+', 10000)
-    for _, entry in ipairs(pending.err and {} or pending) do
-      redis.call('XCLAIM', key, 'workers', 'worker', 0, entry[1], 'IDLE', entry[3] + shift, 'JUSTID')
+  elseif kind == 'string' and not string.find(key, 'inbox:', 1, true) then
+    -- Since when an event is due, which its record knows.
+    local head, time, rest = string.match(redis.call('GET', key), '^(a:.-:@%d+ %d+ )(%d+) (.*)$')
+    if head then
+      rest = string.gsub(rest, '^(r%a* )(%d+)$', function(mode, due) return mode .. earlier(due) end)
+      redis.call('SET', key, head .. earlier(time) .. ' ' .. rest)
     end
-  elseif string.find(key, 'inbox:lapses', 1, true) then
-    redis.call('INCRBY', key, -shift)
   end
 end";
+
+/// How long a server may take that answers at all.
+pub(crate) const PATIENT: Duration = Duration::from_secs(20);
 
 const CLEAR: &str = "for _, key in ipairs(redis.call('KEYS', ARGV[1])) do redis.call('DEL', key) end";
 
@@ -46,6 +50,11 @@ pub(crate) fn cluster_pool(cluster: &RedisCluster) -> cluster::Pool {
     cluster::Config::from_urls(cluster.urls()).create_pool(Some(Runtime::Tokio1)).expect("a pool")
 }
 
+/// A store that has time enough on a busy machine.
+pub(crate) fn store(pool: impl Into<RedisPool>) -> RedisStore {
+    RedisStore::builder(pool).timeout(PATIENT).build()
+}
+
 /// Gives every check a store under a prefix of its own, and empties the last one.
 pub(crate) struct Shifting {
     pool: RedisPool,
@@ -53,6 +62,7 @@ pub(crate) struct Shifting {
     name: String,
     stores: AtomicUsize,
     replicas: u32,
+    completed_bodies: Option<Duration>,
 }
 
 impl Shifting {
@@ -66,7 +76,7 @@ impl Shifting {
             connections.push(connection);
         }
         let (pool, name) = (pool.into(), name.to_owned());
-        Self { pool, nodes: connections, name, stores: AtomicUsize::new(0), replicas: 0 }
+        Self { pool, nodes: connections, name, stores: AtomicUsize::new(0), replicas: 0, completed_bodies: None }
     }
 
     /// The same, with stores that wait for so many replicas.
@@ -74,10 +84,16 @@ impl Shifting {
         Self { replicas, ..self }
     }
 
+    /// The same, with stores that keep completed bodies for so long.
+    pub(crate) fn keeping_bodies(self, time: Duration) -> Self {
+        Self { completed_bodies: Some(time), ..self }
+    }
+
     /// Another, on the same servers.
     pub(crate) fn another(&self, name: &str) -> Self {
-        let (pool, nodes) = (self.pool.clone(), self.nodes.clone());
-        Self { pool, nodes, name: name.to_owned(), stores: AtomicUsize::new(0), replicas: self.replicas }
+        let (pool, nodes, name) = (self.pool.clone(), self.nodes.clone(), name.to_owned());
+        let (stores, replicas, completed_bodies) = (AtomicUsize::new(0), self.replicas, self.completed_bodies);
+        Self { pool, nodes, name, stores, replicas, completed_bodies }
     }
 
     async fn evaluate(&self, script: &str, milliseconds: u128) {
@@ -98,6 +114,10 @@ impl Harness for Shifting {
         let prefix = format!("{}.{}:", self.name, self.stores.fetch_add(1, Ordering::Relaxed));
         // A busy machine is not what these checks are about, and one connection per store is enough to make.
         let store = RedisStore::builder(self.pool.clone()).prefix(prefix).connections(1);
+        let store = match self.completed_bodies {
+            Some(time) => store.keep_completed_bodies(time),
+            None => store,
+        };
         store.timeout(Duration::from_secs(30)).replicas(self.replicas).replica_timeout(Duration::from_secs(20)).build()
     }
 

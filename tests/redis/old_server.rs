@@ -1,7 +1,8 @@
-//! A server that refuses `SET` with both `NX` and `GET`, and does not tell scripts its version, as Redis 6.2 does.
+//! A server that refuses `SET` with both `NX` and `GET` and scripts with flags, and does not tell scripts its version, as Redis 6.2
+//! does.
 //!
-//! There is none to be had, so it is a new one behind a proxy that misspells the `GET`, and what scripts ask for, on its way there:
-//! the syntax error is the server's own.
+//! There is none to be had, so it is a new one behind a proxy that misspells the `GET`, the mark before the flags, and the name that
+//! scripts ask for, on their way there: the syntax errors are the server's own.
 
 use std::io;
 use std::net::SocketAddr;
@@ -14,6 +15,7 @@ use crate::support::redis_server::RedisServer;
 
 const TOGETHER: &[u8] = b"$2\r\nNX\r\n$3\r\nGET\r\n";
 const AT: usize = b"$2\r\nNX\r\n$3\r\nG".len();
+const FLAGS: &[u8] = b"#!lua flags=";
 const VERSION: &[u8] = b"redis.REDIS_VERSION_NUM";
 
 /// Stops when it is dropped.
@@ -72,7 +74,7 @@ async fn connect(client: TcpStream, upstream: SocketAddr) -> io::Result<()> {
 
 /// A command cut in two by the buffer's end goes through as it is, which does no harm: the server knows it, after all.
 fn misspell(requests: &mut [u8]) {
-    for (words, at) in [(TOGETHER, AT), (VERSION, VERSION.len() - 1)] {
+    for (words, at) in [(TOGETHER, AT), (FLAGS, 1), (VERSION, VERSION.len() - 1)] {
         let mut from = 0;
         while let Some(found) = requests[from..].windows(words.len()).position(|window| window == words) {
             requests[from + found + at] = b'X';

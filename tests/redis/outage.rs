@@ -4,9 +4,8 @@ use std::time::{Duration, Instant};
 
 use axum::http::StatusCode;
 use tower_webhook::Outcome;
-use tower_webhook::store::RedisStore;
 
-use crate::harness::{pool, pool_of};
+use crate::harness::{pool, pool_of, store};
 use crate::receiver::{Receiver, assert_unavailable, eventually};
 use crate::support::proxy::{Proxy, Weather};
 use crate::support::redis_server::RedisServer;
@@ -18,7 +17,7 @@ const SOON: Duration = Duration::from_secs(15);
 async fn row_20_server_that_is_down_is_a_503_until_it_is_back() {
     let mut server = RedisServer::start();
     let warm = Receiver::on(&server);
-    let cold = Receiver::over(RedisStore::new(pool(&server)), warm.ledger.clone());
+    let cold = Receiver::patient(store(pool(&server)), warm.ledger.clone());
     assert_eq!(warm.deliver("evt_0").await.outcome, Some(Outcome::Completed));
     server.kill();
     for receiver in [&cold, &warm] {
@@ -41,7 +40,7 @@ async fn row_20_server_that_is_down_is_a_503_until_it_is_back() {
 #[tokio::test(flavor = "multi_thread")]
 async fn row_21_claim_at_a_frozen_server_is_a_503_and_released_when_it_thaws() {
     let server = RedisServer::start();
-    let receiver = Receiver::on(&server);
+    let receiver = Receiver::hasty(pool(&server));
     receiver.deliver("evt_0").await;
     receiver.store.check().await.expect("a server that works, and a connection by every lane");
     server.freeze();
@@ -59,7 +58,7 @@ async fn row_21_claim_at_a_frozen_server_is_a_503_and_released_when_it_thaws() {
 #[tokio::test(flavor = "multi_thread")]
 async fn row_21_first_delivery_to_a_frozen_server_is_a_503() {
     let server = RedisServer::start();
-    let receiver = Receiver::on(&server);
+    let receiver = Receiver::hasty(pool(&server));
     server.freeze();
     let asked = Instant::now();
     assert_unavailable(&receiver.deliver("evt_1").await);
@@ -75,7 +74,7 @@ async fn row_21_first_delivery_to_a_frozen_server_is_a_503() {
 async fn row_22_claim_whose_reply_is_swallowed_is_a_503_and_released_by_its_token() {
     let server = RedisServer::start();
     let proxy = Proxy::before(server.address()).await;
-    let receiver = Receiver::with_pool(pool_of(&format!("redis://{}/", proxy.address)));
+    let receiver = Receiver::hasty(pool_of(&format!("redis://{}/", proxy.address)));
     receiver.store.check().await.expect("a server that works");
     proxy.set(Weather::SwallowReplies);
     assert_unavailable(&receiver.deliver("evt_1").await);

@@ -1,63 +1,22 @@
-//! Rows 29 to 31: the server answers, and refuses.
+//! Rows 30 and 31: the server answers, and refuses. Row 29 is in `full`.
 
-use std::error::Error;
-use std::iter::successors;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::time::Duration;
 
 use axum::http::StatusCode;
 use tokio::task::spawn_blocking;
 use tower_webhook::Outcome;
 use tower_webhook::rejection::RejectionKind;
-use tower_webhook::store::{ClaimRequest, ClaimToken, RedisStore, Store, StoreErrorKind};
 
-use crate::harness::pool;
-use crate::receiver::{Receiver, assert_unavailable, eventually, key};
+use crate::harness::{pool, store};
+use crate::receiver::{Receiver, assert_refused, assert_unavailable, eventually};
 use crate::support::redis_server::RedisServer;
-
-const LEASE: Duration = Duration::from_secs(30);
-
-/// A claim is refused with an error that keeps the server's own word for it.
-async fn assert_refused(receiver: &Receiver, word: &str) {
-    let event = key("evt_refused");
-    let claim = receiver.store.claim(&ClaimRequest::new(&event, ClaimToken::random(), LEASE)).await;
-    let error = claim.expect_err("a refusal");
-    assert_eq!(error.kind(), StoreErrorKind::Unavailable);
-    let causes =
-        successors(error.source(), |cause: &&dyn Error| (*cause).source()).map(ToString::to_string).collect::<Vec<_>>();
-    assert!(causes.iter().any(|cause| cause.contains(word)), "{causes:?}");
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn row_29_server_out_of_memory_is_a_503() {
-    let server = RedisServer::start();
-    let receiver = Receiver::on(&server);
-    assert_eq!(receiver.deliver("evt_0").await.outcome, Some(Outcome::Completed));
-    receiver.handler.hold();
-    let running = receiver.spawn("evt_2");
-    receiver.handler.started(2).await;
-    server.command(&["CONFIG", "SET", "maxmemory", "1"]);
-    assert_refused(&receiver, "OOM").await;
-    assert_unavailable(&receiver.deliver("evt_1").await);
-    // Redis refuses every command that might write, and so even what it knows.
-    assert_unavailable(&receiver.deliver("evt_0").await);
-    receiver.handler.go();
-    assert_eq!(running.await.expect("no panic").outcome, Some(Outcome::CompletionPending));
-    receiver.handler.hold_no_more();
-    server.command(&["CONFIG", "SET", "maxmemory", "0"]);
-    receiver.settled().await;
-    assert_eq!(receiver.deliver("evt_2").await.outcome, Some(Outcome::Duplicate));
-    assert_eq!(receiver.deliver("evt_1").await.outcome, Some(Outcome::Completed));
-    assert_eq!(receiver.handler.runs(), 3);
-    receiver.check(&server);
-}
 
 #[tokio::test(flavor = "multi_thread")]
 async fn row_30_scripts_flushed_under_traffic_cost_nothing() {
     let server = RedisServer::start();
     let receiver = Receiver::on(&server);
-    let elsewhere = Receiver::over(RedisStore::new(pool(&server)), receiver.ledger.clone());
+    let elsewhere = Receiver::patient(store(pool(&server)), receiver.ledger.clone());
     let deliveries: Vec<_> = (0..300).map(|n| receiver.spawn(&format!("evt_{}", n % 100))).collect();
     for _ in 0..50 {
         server.command(&["SCRIPT", "FLUSH"]);
@@ -124,10 +83,10 @@ async fn row_31_loading_server_is_a_503() {
 #[tokio::test(flavor = "multi_thread")]
 async fn row_31_sleeping_server_is_a_503_and_then_as_before() {
     let server = Arc::new(RedisServer::start());
-    let receiver = Receiver::on(&server);
+    let receiver = Receiver::hasty(pool(&server));
     receiver.store.check().await.expect("a server that works");
     let asleep = server.clone();
-    let sleeping = spawn_blocking(move || asleep.command(&["DEBUG", "SLEEP", "4"]));
+    let sleeping = spawn_blocking(move || asleep.command(&["DEBUG", "SLEEP", "10"]));
     // It may not have fallen asleep yet, or only after a claim: then the event is done, and known here.
     let tries = AtomicUsize::new(0);
     let id = || format!("evt_{}", tries.fetch_add(1, Ordering::Relaxed));

@@ -6,15 +6,16 @@ use axum::http::StatusCode;
 use tower_webhook::Outcome;
 use tower_webhook::store::{ClaimRequest, ClaimToken, Completion, Hold, RedisStore, Store, StoreErrorKind};
 
-use crate::harness::{pool, pool_of};
+use crate::harness::{PATIENT, pool, pool_of, store};
 use crate::receiver::{Receiver, assert_unavailable, eventually, key};
 use crate::support::checker::Ledger;
 use crate::support::redis_server::RedisServer;
 
 /// A receiver that waits for a replica, and has done so.
 async fn waiting(server: &RedisServer) -> Receiver {
-    let store = RedisStore::builder(pool(server)).replicas(1).replica_timeout(Duration::from_secs(1)).build();
-    let receiver = Receiver::over(store, Ledger::default());
+    let store =
+        RedisStore::builder(pool(server)).timeout(PATIENT).replicas(1).replica_timeout(Duration::from_secs(1)).build();
+    let receiver = Receiver::patient(store, Ledger::default());
     receiver.deliver_until_acknowledged("evt_0").await;
     receiver.settled().await;
     receiver
@@ -25,7 +26,7 @@ fn fail_over(primary: &mut RedisServer, replica: &RedisServer, before: &Receiver
     primary.kill();
     replica.thaw();
     assert_eq!(replica.command(&["REPLICAOF", "NO", "ONE"]), "OK\n");
-    Receiver::over(RedisStore::new(pool(replica)), before.ledger.clone())
+    Receiver::patient(store(pool(replica)), before.ledger.clone())
 }
 
 /// Nothing reaches the replica any more, not even what would wait for it in a buffer.
@@ -108,8 +109,12 @@ async fn row_26_unconfirmed_completion_is_repeated_until_it_is_confirmed() {
 async fn row_26_repeated_completion_is_written_again_if_replicas_are_to_have_it() {
     let primary = RedisServer::start();
     let replica = RedisServer::replica_of(&primary);
-    let waiting = RedisStore::builder(pool(&primary)).replicas(1).replica_timeout(Duration::from_secs(30)).build();
-    for (store, id, writes) in [(waiting, "evt_1", 1), (RedisStore::new(pool(&primary)), "evt_2", 0)] {
+    let waiting = RedisStore::builder(pool(&primary))
+        .timeout(PATIENT)
+        .replicas(1)
+        .replica_timeout(Duration::from_secs(30))
+        .build();
+    for (store, id, writes) in [(waiting, "evt_1", 1), (store(pool(&primary)), "evt_2", 0)] {
         let event = key(id);
         let claim = ClaimRequest::new(&event, ClaimToken::random(), Duration::from_secs(60));
         store.claim(&claim).await.map(drop).expect("a claim");
@@ -151,7 +156,8 @@ fn calls(server: &RedisServer, command: &str) -> usize {
 async fn waiting_for_replicas_does_not_hold_up_renewals() {
     let primary = RedisServer::start();
     let wait = Duration::from_secs(20);
-    let store = RedisStore::builder(pool(&primary)).replicas(1).replica_timeout(wait).connections(1).build();
+    let store =
+        RedisStore::builder(pool(&primary)).timeout(PATIENT).replicas(1).replica_timeout(wait).connections(1).build();
     let (held, lease) = (key("evt_held"), Duration::from_secs(60));
     let renewed = ClaimRequest::new(&held, ClaimToken::random(), lease);
     let asked = Instant::now();
@@ -177,7 +183,11 @@ async fn waiting_for_replicas_does_not_hold_up_renewals() {
 #[tokio::test(flavor = "multi_thread")]
 async fn claim_whose_caller_left_does_not_hold_up_the_next() {
     let primary = RedisServer::start();
-    let store = RedisStore::builder(pool(&primary)).replicas(1).replica_timeout(Duration::from_secs(600)).build();
+    let store = RedisStore::builder(pool(&primary))
+        .timeout(PATIENT)
+        .replicas(1)
+        .replica_timeout(Duration::from_secs(600))
+        .build();
     for waiting in 1..=3 {
         let store = store.clone();
         let claim = tokio::spawn(async move {
@@ -193,7 +203,11 @@ async fn claim_whose_caller_left_does_not_hold_up_the_next() {
 #[tokio::test(flavor = "multi_thread")]
 async fn claim_without_enough_replicas_is_an_error_that_counts_them() {
     let primary = RedisServer::start();
-    let store = RedisStore::builder(pool(&primary)).replicas(2).replica_timeout(Duration::from_millis(50)).build();
+    let store = RedisStore::builder(pool(&primary))
+        .timeout(PATIENT)
+        .replicas(2)
+        .replica_timeout(Duration::from_millis(50))
+        .build();
     let (event, token) = (key("evt_1"), ClaimToken::random());
     let claim = ClaimRequest::new(&event, token, Duration::from_secs(30));
     let error = store.claim(&claim).await.expect_err("no replicas");

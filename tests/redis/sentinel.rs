@@ -3,10 +3,8 @@
 use deadpool_redis::Runtime;
 use deadpool_redis::sentinel::{Config, Pool, SentinelServerType};
 use tower_webhook::Outcome;
-use tower_webhook::store::RedisStore;
 
 use crate::receiver::Receiver;
-use crate::support::checker::Ledger;
 use crate::support::redis_server::RedisServer;
 
 pub(crate) fn pool(sentinel: &RedisServer) -> Pool {
@@ -26,7 +24,7 @@ async fn setup() -> Setup {
     let primary = RedisServer::start();
     let replica = RedisServer::replica_of(&primary);
     let sentinel = RedisServer::sentinel_of(&primary);
-    let receiver = Receiver::over(RedisStore::new(pool(&sentinel)), Ledger::default());
+    let receiver = Receiver::hasty(pool(&sentinel));
     assert_eq!(receiver.deliver("evt_0").await.outcome, Some(Outcome::Completed));
     replica.wait_until(&["DBSIZE"], "1");
     Setup { primary, replica, sentinel, receiver }

@@ -2,16 +2,15 @@
 
 use axum::http::StatusCode;
 use tower_webhook::Outcome;
-use tower_webhook::store::RedisStore;
 
-use crate::harness::pool;
+use crate::harness::{pool, store};
 use crate::receiver::{Receiver, eventually};
 use crate::support::checker::{Dice, Ledger};
 use crate::support::redis_server::RedisServer;
 
 fn receivers(server: &RedisServer) -> [Receiver; 2] {
     let ledger = Ledger::default();
-    [(), ()].map(|()| Receiver::over(RedisStore::new(pool(server)), ledger.clone()))
+    [(), ()].map(|()| Receiver::patient(store(pool(server)), ledger.clone()))
 }
 
 /// Row 1, over two instances.

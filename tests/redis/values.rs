@@ -5,7 +5,7 @@ use std::time::Duration;
 use tower_webhook::EventKey;
 use tower_webhook::store::{Claim, ClaimRequest, ClaimToken, Completion, Hold, RedisStore, Store, StoreErrorKind};
 
-use crate::harness::pool;
+use crate::harness::{PATIENT, pool, store};
 use crate::support::redis_server::RedisServer;
 
 const LEASE: Duration = Duration::from_secs(30);
@@ -15,7 +15,7 @@ const KEY: &str = "tower-webhook:5.0:/hook//evt_1";
 #[tokio::test]
 async fn record_says_what_became_of_the_event() {
     let server = RedisServer::start();
-    let store = RedisStore::new(pool(&server));
+    let store = store(pool(&server));
     let key = EventKey::new("/hook", None, "evt_1");
     let claim = ClaimRequest::new(&key, ClaimToken::random(), LEASE).event_type(Some("invoice.paid"));
     assert!(matches!(store.claim(&claim).await, Ok(Claim::Fresh { .. })));
@@ -37,7 +37,7 @@ async fn prefixes_keep_stores_apart() {
     let server = RedisServer::start();
     let key = EventKey::new("/hook", None, "evt_1");
     for prefix in ["a:", "b:", ""] {
-        let store = RedisStore::builder(pool(&server)).prefix(prefix).build();
+        let store = RedisStore::builder(pool(&server)).timeout(PATIENT).prefix(prefix).build();
         let claim = store.claim(&ClaimRequest::new(&key, ClaimToken::random(), LEASE)).await;
         assert!(matches!(claim, Ok(Claim::Fresh { .. })));
     }
@@ -50,7 +50,7 @@ async fn prefixes_keep_stores_apart() {
 #[tokio::test]
 async fn foreign_values_are_corrupt_and_left_alone() {
     let server = RedisServer::start();
-    let store = RedisStore::new(pool(&server));
+    let store = store(pool(&server));
     let key = EventKey::new("/hook", None, "evt_1");
     let token = ClaimToken::random();
     let claim = ClaimRequest::new(&key, token, LEASE);

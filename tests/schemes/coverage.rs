@@ -50,6 +50,7 @@ async fn id_in_a_body_that_is_not_covered_is_unauthenticated_and_guarded() {
         ("adyen", json("live")),
         ("adyen", IdSource::signed_by(|_, _| Some("psp_1".to_owned()))),
         ("twilio", IdSource::body_digest()),
+        ("twilio-shared-key", IdSource::body_digest()),
     ] {
         let words = id.to_string();
         assert_eq!(of_preset(name, id).await, (false, true), "{name} by {words}");

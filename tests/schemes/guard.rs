@@ -9,7 +9,7 @@ use tower_webhook::WebhookLayer;
 use tower_webhook::rejection::RejectionKind;
 
 use crate::endpoint::{DELIVERY_ID, Endpoint, SENT_TYPE, delivery};
-use crate::preset::{EventType, Id, PRESETS, Preset};
+use crate::preset::{EventType, Id, OPTIONAL_IDS, PRESETS, Preset};
 
 const DAY: Duration = Duration::from_secs(24 * 3600);
 
@@ -79,7 +79,7 @@ async fn shopifys_body_is_bound_to_the_id_under_each_topic() {
 /// A replayer leaves the header out.
 #[tokio::test]
 async fn delivery_without_its_unsigned_id_passes_the_guard() {
-    for (name, header) in [("gitlab", "idempotency-key"), ("twilio", "i-twilio-idempotency-token")] {
+    for (name, header) in OPTIONAL_IDS {
         let preset = Preset::named(name);
         let endpoint = guarded(&preset);
         endpoint.accepts(sent(&preset, "1", SENT_TYPE), name).await;

@@ -19,6 +19,13 @@ pub(crate) const SIGNING_TOKEN: &str = "whsec_s13k05CcepJpyi8bUlBT+peTbTrg2eFBnJ
 pub(crate) const URL: &str = "https://hooks.example.com/in";
 pub(crate) const VERIFY_TOKEN: &str = "verify-token";
 
+/// Schemes whose deliveries may come without their unsigned id, and its header.
+pub(crate) const OPTIONAL_IDS: [(&str, &str); 3] = [
+    ("gitlab", "idempotency-key"),
+    ("twilio", "i-twilio-idempotency-token"),
+    ("twilio-shared-key", "i-twilio-idempotency-token"),
+];
+
 /// A provider, and a delivery of it.
 #[derive(Clone, Copy)]
 pub(crate) struct Preset {
@@ -46,6 +53,8 @@ pub(crate) struct Preset {
     pub(crate) retries: Option<u64>,
     /// Without a signature, and with a wrong one.
     pub(crate) statuses: (u16, u16),
+    /// Other headers that a handler may go by.
+    pub(crate) headers: &'static [&'static str],
 }
 
 /// What the event is recognised by, and with it whether that is signed.

@@ -26,6 +26,7 @@ const PLAIN: Preset = Preset {
     in_millis: false,
     retries: None,
     statuses: (401, 401),
+    headers: &[],
 };
 
 const STANDARD: Preset = Preset {
@@ -62,6 +63,20 @@ const HUBSPOT: Preset = Preset {
     ..PLAIN
 };
 
+const TWILIO: Preset = Preset {
+    name: "twilio",
+    body: "MessageSid=SM1&MessageStatus=delivered&To=%2B18005551212",
+    is_form: true,
+    header: Some("x-twilio-signature"),
+    encoding: Encoding::Base64,
+    algorithm: Algorithm::HmacSha1,
+    signs: Some("{url}MessageSidSM1MessageStatusdeliveredTo+18005551212"),
+    id: Id::Unsigned("i-twilio-idempotency-token"),
+    event_type: EventType::InBody("delivered"),
+    statuses: (400, 403),
+    ..PLAIN
+};
+
 const ADYEN_ITEMS: &str = r#"{"live":"false","notificationItems":[{"NotificationRequestItem":{"pspReference":"psp_1","originalReference":"","merchantAccountCode":"Acme","merchantReference":"order 1","amount":{"currency":"EUR","value":1000},"eventCode":"AUTHORISATION","success":"true"}}]}"#;
 
 pub(crate) const PRESETS: &[Preset] = &[
@@ -87,6 +102,7 @@ pub(crate) const PRESETS: &[Preset] = &[
     },
     Preset {
         name: "atlassian-jira",
+        headers: &["x-atlassian-webhook-retry"],
         body: r#"{"timestamp":1700000000000,"webhookEvent":"jira:issue_updated"}"#,
         header: Some("x-hub-signature"),
         reads: "sha256={signature}",
@@ -96,6 +112,7 @@ pub(crate) const PRESETS: &[Preset] = &[
     },
     Preset {
         name: "bitbucket",
+        headers: &["x-hook-uuid", "x-attempt-number"],
         header: Some("x-hub-signature"),
         reads: "sha256={signature}",
         id: Id::Unsigned("x-request-uuid"),
@@ -145,6 +162,7 @@ pub(crate) const PRESETS: &[Preset] = &[
     },
     Preset {
         name: "github",
+        headers: &["x-github-hook-id", "x-github-hook-installation-target-type"],
         header: Some("x-hub-signature-256"),
         reads: "sha256={signature}",
         id: Id::Unsigned("x-github-delivery"),
@@ -153,6 +171,7 @@ pub(crate) const PRESETS: &[Preset] = &[
     },
     Preset {
         name: "gitlab",
+        headers: &["x-gitlab-event-uuid", "x-gitlab-webhook-uuid", "x-gitlab-instance"],
         header: Some("x-gitlab-token"),
         encoding: Encoding::Text,
         algorithm: Algorithm::Token,
@@ -161,7 +180,12 @@ pub(crate) const PRESETS: &[Preset] = &[
         event_type: EventType::Header("x-gitlab-event"),
         ..PLAIN
     },
-    Preset { name: "gitlab-signed", event_type: EventType::Header("x-gitlab-event"), ..STANDARD },
+    Preset {
+        name: "gitlab-signed",
+        headers: &["x-gitlab-event-uuid", "idempotency-key"],
+        event_type: EventType::Header("x-gitlab-event"),
+        ..STANDARD
+    },
     Preset {
         name: "hubspot",
         header: Some("x-hubspot-signature-v3"),
@@ -186,6 +210,7 @@ pub(crate) const PRESETS: &[Preset] = &[
     },
     Preset {
         name: "lemonsqueezy",
+        headers: &["x-event-name"],
         body: r#"{"meta":{"event_name":"order_created"},"data":{"id":"1"}}"#,
         header: Some("x-signature"),
         id: Id::BodyDigest,
@@ -194,6 +219,7 @@ pub(crate) const PRESETS: &[Preset] = &[
     },
     Preset {
         name: "linear",
+        headers: &["linear-event", "linear-timestamp"],
         body: r#"{"webhookTimestamp":1700000000000,"action":"create","type":"Issue"}"#,
         header: Some("linear-signature"),
         id: Id::Unsigned("linear-delivery"),
@@ -263,6 +289,7 @@ pub(crate) const PRESETS: &[Preset] = &[
     },
     Preset {
         name: "sentry",
+        headers: &["sentry-hook-timestamp"],
         header: Some("sentry-hook-signature"),
         id: Id::Unsigned("request-id"),
         event_type: EventType::Header("sentry-hook-resource"),
@@ -270,6 +297,13 @@ pub(crate) const PRESETS: &[Preset] = &[
     },
     Preset {
         name: "shopify",
+        headers: &[
+            "shopify-shop-domain",
+            "shopify-api-version",
+            "shopify-event-id",
+            "x-shopify-topic",
+            "x-shopify-shop-domain",
+        ],
         header: Some("shopify-hmac-sha256"),
         encoding: Encoding::Base64,
         id: Id::UnsignedWithType("shopify-webhook-id"),
@@ -279,6 +313,7 @@ pub(crate) const PRESETS: &[Preset] = &[
     },
     Preset {
         name: "slack",
+        headers: &["x-slack-retry-num", "x-slack-retry-reason"],
         body: r#"{"type":"event_callback","event_id":"evt_1","event":{"type":"app_mention"}}"#,
         header: Some("x-slack-signature"),
         reads: "v0={signature}",
@@ -291,6 +326,7 @@ pub(crate) const PRESETS: &[Preset] = &[
     },
     Preset {
         name: "square",
+        headers: &["square-environment", "square-retry-number"],
         body: r#"{"event_id":"evt_1","type":"payment.updated"}"#,
         header: Some("x-square-hmacsha256-signature"),
         encoding: Encoding::Base64,
@@ -303,19 +339,8 @@ pub(crate) const PRESETS: &[Preset] = &[
     Preset { name: "stripe", header: Some("stripe-signature"), retries: Some(3 * DAYS), ..LIST },
     Preset { name: "svix", ..SVIX },
     Preset { name: "timestamped", header: Some("webhook-signature"), ..LIST },
-    Preset {
-        name: "twilio",
-        body: "MessageSid=SM1&MessageStatus=delivered&To=%2B18005551212",
-        is_form: true,
-        header: Some("x-twilio-signature"),
-        encoding: Encoding::Base64,
-        algorithm: Algorithm::HmacSha1,
-        signs: Some("{url}MessageSidSM1MessageStatusdeliveredTo+18005551212"),
-        id: Id::Unsigned("i-twilio-idempotency-token"),
-        event_type: EventType::InBody("delivered"),
-        statuses: (400, 403),
-        ..PLAIN
-    },
+    TWILIO,
+    Preset { name: "twilio-shared-key", algorithm: Algorithm::HmacSha256, ..TWILIO },
     Preset {
         name: "typeform",
         body: r#"{"event_id":"evt_1","event_type":"form_response"}"#,

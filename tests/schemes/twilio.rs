@@ -34,6 +34,30 @@ fn digest(body: &str) -> String {
     hex::encode(Sha256::digest(body))
 }
 
+/// No header says which algorithm counts: each of the two schemes has its own.
+#[tokio::test]
+async fn algorithm_is_the_schemes_and_no_headers() {
+    let of =
+        |algorithm| spell(Encoding::Base64, &signature(algorithm, SECRET.as_bytes(), format!("{HOOK}A1").as_bytes()));
+    let token = || Endpoint::new(scheme::twilio(SECRET, HOOK).expect("a url"));
+    let shared_key = || Endpoint::new(scheme::twilio_shared_key(SECRET, HOOK).expect("a url"));
+    for announced in [None, Some("HMAC-SHA1"), Some("HMAC-SHA256"), Some("none")] {
+        let request = |algorithm| {
+            let mut request = sent("/webhooks", FORM, "A=1", &of(algorithm));
+            if let Some(announced) = announced {
+                set(&mut request, "x-twilio-signature-algorithm", announced);
+                set(&mut request, "x-twilio-signature-key-sid", "SK1");
+            }
+            request
+        };
+        let what = format!("{announced:?}");
+        token().accepts(request(Algorithm::HmacSha1), &what).await;
+        shared_key().accepts(request(Algorithm::HmacSha256), &what).await;
+        assert_eq!(token().refuses(request(Algorithm::HmacSha256), 403, &what).await, MalformedSignature);
+        assert_eq!(shared_key().refuses(request(Algorithm::HmacSha1), 403, &what).await, MalformedSignature);
+    }
+}
+
 #[tokio::test]
 async fn url_is_signed_with_its_port_or_without() {
     for (configured, signed, accepted) in [

@@ -14,7 +14,7 @@ use crate::preset::{Preset, SECRET};
 use crate::signing::ByHand;
 use crate::support::NOW;
 
-const URL_SCHEMES: [&str; 4] = ["square", "hubspot", "hubspot-v2", "twilio"];
+const URL_SCHEMES: [&str; 5] = ["square", "hubspot", "hubspot-v2", "twilio", "twilio-shared-key"];
 
 fn scheme_at(name: &str, url: &str) -> Arc<dyn Scheme> {
     try_scheme_at(name, url).unwrap_or_else(|error| panic!("{name} at {url}: {error}"))
@@ -26,6 +26,7 @@ fn try_scheme_at(name: &str, url: &str) -> Result<Arc<dyn Scheme>, tower_webhook
         "hubspot" => Arc::new(scheme::hubspot(SECRET, url)?),
         "hubspot-v2" => Arc::new(scheme::hubspot_v2(SECRET, url)?),
         "twilio" => Arc::new(scheme::twilio(SECRET, url)?),
+        "twilio-shared-key" => Arc::new(scheme::twilio_shared_key(SECRET, url)?),
         other => panic!("{other} signs no URL"),
     })
 }

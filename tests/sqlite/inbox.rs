@@ -1,5 +1,7 @@
 //! The inbox: the conformance suite, and what is its own of disks, locks, clocks, and callers that leave.
 
+use std::future::Future;
+use std::task::Poll;
 use std::time::{Duration, Instant};
 
 use tower_webhook::inbox::{EventState, Filter, Inbox, LeaseRequest, Page};
@@ -205,6 +207,31 @@ async fn row_45_wall_clock_jumps_neither_hold_events_up_nor_run_them_early() {
             assert_eq!(ids().await.len(), 3, "two leases have lapsed, and one retry is due");
         }
     }
+}
+
+/// It leaves after its event was leased and before it is told, and a handler's transaction holds the lock.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn event_whose_worker_left_is_put_back_once_the_lock_is_free() {
+    let bed = Bed::new();
+    let pool = bed.pool().await;
+    let store = SqliteStore::builder().lock_wait(Duration::ZERO).build(&pool).await.expect("a store");
+    let event = accept(&store, "evt_1").await;
+    let state = async || store.get(&event).await.expect("an answer").expect("the event").state;
+    let request = LeaseRequest::new(1, DAY);
+    let mut leasing = Box::pin(store.lease(&request));
+    let asked = std::future::poll_fn(|cx| Poll::Ready(leasing.as_mut().poll(cx).is_pending())).await;
+    assert!(asked, "nobody has answered yet");
+    eventually("it is leased", async || state().await == EventState::Running).await;
+    let transaction = write_lock(&pool).await;
+    drop(leasing);
+    for n in 0..5 {
+        // Asked behind the release, again and again: that has been refused by now, too.
+        let refused = store.claim(&claim(&key(&n.to_string()))).await.expect_err("locked");
+        assert_eq!(refused.kind(), StoreErrorKind::Locked);
+    }
+    transaction.rollback().await.expect("an end");
+    eventually("it is put back", async || state().await == EventState::Waiting).await;
+    assert_eq!(lease_one(&store).await.attempt, 1, "as if nobody had leased it before");
 }
 
 /// A caller that leaves after its event was written must not take it back.

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use tower_webhook::EventKey;
-use tower_webhook::inbox::{EventState, Filter, Inbox, Order, Page};
+use tower_webhook::inbox::{EventState, Filter, Inbox, Order, Page, Requeued};
 use tower_webhook::store::{Claim, ClaimToken, Hold, SqliteStore, Store};
 use tower_webhook::testing::ManualClock;
 
@@ -91,8 +91,8 @@ async fn many_dead_letters_are_requeued_in_the_order_of_their_arrival() {
         events.into_iter().map(|event| event.key.id().to_owned()).collect::<Vec<_>>()
     };
     let before = ids().await;
-    assert_eq!(store.requeue(&Filter::all(), false).await.expect("an answer"), MANY as u64);
-    assert_eq!(store.requeue(&Filter::all(), false).await.expect("an answer"), 0);
+    assert_eq!(store.requeue(&Filter::all(), false).await.expect("an answer"), Requeued::new(MANY as u64, 0));
+    assert_eq!(store.requeue(&Filter::all(), false).await.expect("an answer"), Requeued::new(0, 0));
     assert_eq!(ids().await, before);
     assert_eq!(store.waiting(u64::MAX).await.expect("an answer"), MANY as u64);
     assert_eq!(store.discard(&Filter::all(), DAY).await.expect("an answer"), MANY as u64);

@@ -56,7 +56,7 @@ async fn row_39_operators_who_click_twice_replay_once() {
     let clicks = async |id: &str, force: bool| {
         let clicks = (0..8).map(|_| {
             let (store, filter) = (site.store.clone(), Filter::one(key(id)));
-            tokio::spawn(async move { store.requeue(&filter, force).await.expect("an answer") })
+            tokio::spawn(async move { store.requeue(&filter, force).await.expect("an answer").events })
         });
         let clicks = futures_util::future::join_all(clicks.collect::<Vec<_>>()).await;
         clicks.into_iter().map(|click| click.expect("no panic")).sum::<u64>()

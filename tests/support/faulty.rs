@@ -24,6 +24,7 @@ pub enum Verb {
     Bury,
     Peek,
     Start,
+    Waiting,
 }
 
 /// What becomes of a call.
@@ -45,7 +46,7 @@ pub enum Fault {
 #[derive(Clone)]
 pub struct Faulty {
     pub inner: MemoryStore,
-    verbs: Arc<[Control; 10]>,
+    verbs: Arc<[Control; 11]>,
     keys: Arc<Mutex<BTreeSet<String>>>,
     lent: Option<Enlistment>,
     asked_for: Arc<Mutex<Vec<usize>>>,
@@ -232,7 +233,7 @@ impl Inbox for Faulty {
     }
 
     async fn waiting(&self, up_to: u64) -> Result<u64, StoreError> {
-        self.inner.waiting(up_to).await
+        self.pass_any(Verb::Waiting, self.inner.waiting(up_to)).await
     }
 
     async fn list(&self, filter: &Filter, page: &Page) -> Result<Vec<KeptEvent>, StoreError> {

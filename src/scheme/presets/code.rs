@@ -18,6 +18,7 @@ use crate::secrets::{Algorithm, IntoSecrets};
 pub fn github(secrets: impl IntoSecrets) -> Result<Template, ConfigError> {
     Template::builder("github")
         .signature("x-hub-signature-256", "sha256={hex}")
+        .own_headers(["x-github-*"])
         .id_source(IdSource::unsigned_header("x-github-delivery")?)
         .type_source(TypeSource::header("x-github-event")?)
         .sender_timeout(seconds(10))
@@ -37,6 +38,7 @@ pub fn github(secrets: impl IntoSecrets) -> Result<Template, ConfigError> {
 pub fn gitlab(secrets: impl IntoSecrets) -> Result<Template, ConfigError> {
     Template::builder("gitlab")
         .signature("x-gitlab-token", "{token}")
+        .own_headers(["x-gitlab-*"])
         .algorithm(Algorithm::Token)
         .signed("")
         .id_source(IdSource::unsigned_header("idempotency-key")?.or(IdSource::none()))
@@ -56,6 +58,7 @@ pub fn gitlab(secrets: impl IntoSecrets) -> Result<Template, ConfigError> {
 pub fn gitlab_signed(secrets: impl IntoSecrets) -> Result<Template, ConfigError> {
     standard::standard("gitlab-signed")
         .key(standard::gitlab_key)
+        .own_headers(["x-gitlab-*", "idempotency-key"])
         .type_source(TypeSource::header("x-gitlab-event")?)
         .sender_timeout(seconds(10))
         .body_limit(25 * 1024 * 1024)
@@ -75,6 +78,7 @@ pub fn bitbucket(secrets: impl IntoSecrets) -> Result<Template, ConfigError> {
     Template::builder("bitbucket")
         .signature("x-hub-signature", "sha256={hex}")
         .id_source(IdSource::unsigned_header("x-request-uuid")?)
+        .own_headers(["x-event-key", "x-hook-uuid", "x-attempt-number", "x-event-time"])
         .type_source(TypeSource::header("x-event-key")?)
         .build(secrets)
 }
@@ -90,6 +94,7 @@ pub fn atlassian_jira(secrets: impl IntoSecrets) -> Result<Template, ConfigError
     Template::builder("atlassian-jira")
         .signature("x-hub-signature", "sha256={hex}")
         .id_source(IdSource::unsigned_header("x-atlassian-webhook-identifier")?)
+        .own_headers(["x-atlassian-*"])
         .type_source(TypeSource::json("webhookEvent")?)
         .build(secrets)
 }
@@ -105,6 +110,7 @@ pub fn atlassian_jira(secrets: impl IntoSecrets) -> Result<Template, ConfigError
 pub fn linear(secrets: impl IntoSecrets) -> Result<Template, ConfigError> {
     Template::builder("linear")
         .signature("linear-signature", "{hex}")
+        .own_headers(["linear-*"])
         .body_timestamp("webhookTimestamp")
         .in_millis()
         .tolerance(MINUTE)
@@ -124,6 +130,7 @@ pub fn linear(secrets: impl IntoSecrets) -> Result<Template, ConfigError> {
 pub fn pagerduty(secrets: impl IntoSecrets) -> Result<Template, ConfigError> {
     Template::builder("pagerduty")
         .signature("x-pagerduty-signature", "v1={hex},…")
+        .own_headers(["x-pagerduty-*"])
         .id_source(IdSource::json("event.id")?)
         .type_source(TypeSource::json("event.event_type")?)
         .body_limit(2 * 1024 * 1024)
@@ -143,6 +150,7 @@ pub fn pagerduty(secrets: impl IntoSecrets) -> Result<Template, ConfigError> {
 pub fn sentry(secrets: impl IntoSecrets) -> Result<Template, ConfigError> {
     Template::builder("sentry")
         .signature("sentry-hook-signature", "{hex}")
+        .own_headers(["sentry-hook-*"])
         .id_source(IdSource::unsigned_header("request-id")?)
         .type_source(TypeSource::header("sentry-hook-resource")?)
         .sender_timeout(seconds(1))

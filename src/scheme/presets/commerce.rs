@@ -23,6 +23,7 @@ pub fn shopify(secrets: impl IntoSecrets) -> Result<Template, ConfigError> {
     Template::builder("shopify")
         .signature("shopify-hmac-sha256", "{base64}")
         .or_signature("x-shopify-hmac-sha256")
+        .own_headers(["shopify-*", "x-shopify-*"])
         .id_source(webhook.or(event).with_type())
         .type_source(TypeSource::header("shopify-topic")?.or(TypeSource::header("x-shopify-topic")?))
         .sender_timeout(seconds(5))
@@ -39,6 +40,7 @@ pub fn shopify(secrets: impl IntoSecrets) -> Result<Template, ConfigError> {
 pub fn square(secrets: impl IntoSecrets, url: &str) -> Result<Template, ConfigError> {
     Template::builder("square")
         .signature("x-square-hmacsha256-signature", "{base64}")
+        .own_headers(["square-*", "x-square-*"])
         .signed("{url}{body}")
         .url(url)
         .id_source(IdSource::json("event_id")?)
@@ -55,6 +57,7 @@ pub fn square(secrets: impl IntoSecrets, url: &str) -> Result<Template, ConfigEr
 pub fn coinbase_commerce(secrets: impl IntoSecrets) -> Result<Template, ConfigError> {
     Template::builder("coinbase-commerce")
         .signature("x-cc-webhook-signature", "{hex}")
+        .own_headers(["x-cc-*"])
         .id_source(IdSource::json("event.id")?)
         .type_source(TypeSource::json("event.type")?)
         .retry_window(3 * DAY)
@@ -70,6 +73,7 @@ pub fn coinbase_commerce(secrets: impl IntoSecrets) -> Result<Template, ConfigEr
 pub fn lemonsqueezy(secrets: impl IntoSecrets) -> Result<Template, ConfigError> {
     Template::builder("lemonsqueezy")
         .signature("x-signature", "{hex}")
+        .own_headers(["x-event-name"])
         .id_source(IdSource::body_digest())
         .type_source(TypeSource::json("meta.event_name")?)
         .build(secrets)

@@ -49,6 +49,7 @@ pub fn hubspot_v1(secrets: impl IntoSecrets) -> Result<Template, ConfigError> {
 fn batches(name: &'static str) -> TemplateBuilder {
     Template::builder(name)
         .json_body()
+        .own_headers(["x-hubspot-*"])
         .id_source(IdSource::body_digest())
         .type_source(TypeSource::none())
         .sender_timeout(seconds(5))

@@ -18,6 +18,7 @@ use crate::secrets::{IntoSecrets, Key};
 /// When a secret cannot be one.
 pub fn calendly(secrets: impl IntoSecrets) -> Result<Template, ConfigError> {
     list("calendly", "calendly-webhook-signature")
+        .own_headers(["calendly-*"])
         .tolerance(3 * MINUTE)
         .id_source(IdSource::body_digest())
         .type_source(TypeSource::json("event")?)
@@ -36,6 +37,7 @@ pub fn calendly(secrets: impl IntoSecrets) -> Result<Template, ConfigError> {
 pub fn typeform(secrets: impl IntoSecrets) -> Result<Template, ConfigError> {
     Template::builder("typeform")
         .signature("typeform-signature", "sha256={base64}")
+        .own_headers(["typeform-*"])
         .id_source(IdSource::json("event_id")?)
         .type_source(TypeSource::json("event_type")?)
         .sender_timeout(seconds(30))
@@ -56,6 +58,7 @@ pub fn zoom(secrets: impl IntoSecrets) -> Result<Template, ConfigError> {
     Template::builder("zoom")
         .signature("x-zm-signature", "v0={hex}")
         .timestamp("x-zm-request-timestamp")
+        .own_headers(["x-zm-*"])
         .signed("v0:{timestamp}:{body}")
         .id_source(IdSource::body_digest())
         .type_source(TypeSource::json("event")?)

@@ -21,7 +21,6 @@ mod slack;
 mod social;
 mod standard;
 mod timestamped;
-#[cfg(feature = "sha1")]
 mod twilio;
 #[cfg(feature = "sha1")]
 mod vercel;
@@ -42,6 +41,7 @@ pub use self::{
     social::{dropbox, meta},
     standard::{clerk, openai, resend, standard_webhooks, svix},
     timestamped::{paddle, stripe, timestamped},
+    twilio::twilio_shared_key,
     xero::xero,
 };
 #[cfg(feature = "sha1")]

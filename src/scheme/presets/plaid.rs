@@ -141,6 +141,7 @@ impl Scheme for Plaid {
             .id(IdSource::signed().described("digest of the JWT"))
             .event_type(TypeSource::key("webhook_code"))
             .tolerance(self.tolerance)
+            .proof_headers([VERIFICATION])
             .sender_timeout(seconds(10))
             .retry_window(DAY)
     }

@@ -17,6 +17,7 @@ pub fn sendgrid(secrets: impl IntoSecrets) -> Result<Template, ConfigError> {
     Template::builder("sendgrid")
         .signature("x-twilio-email-event-webhook-signature", "{base64}")
         .timestamp("x-twilio-email-event-webhook-timestamp")
+        .own_headers(["x-twilio-email-*"])
         .algorithm(Algorithm::EcdsaP256)
         .secret_encoding(Encoding::Base64)
         .signed("{timestamp}{body}")

@@ -28,6 +28,7 @@ pub fn slack(secrets: impl IntoSecrets) -> Result<Template, ConfigError> {
     Template::builder("slack")
         .signature("x-slack-signature", "v0={hex}")
         .timestamp("x-slack-request-timestamp")
+        .own_headers(["x-slack-*"])
         .signed("v0:{timestamp}:{body}")
         .id_source(IdSource::json("event_id")?.or(trigger_id).or(IdSource::none()))
         .type_source(TypeSource::json("event.type")?.or(TypeSource::json("type")?).or(kind))

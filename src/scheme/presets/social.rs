@@ -43,6 +43,7 @@ pub fn meta(secrets: impl IntoSecrets, verify_token: impl Into<String>) -> Resul
 pub fn dropbox(secrets: impl IntoSecrets) -> Result<Template, ConfigError> {
     Template::builder("dropbox")
         .signature("x-dropbox-signature", "{hex}")
+        .own_headers(["x-dropbox-*"])
         .id_source(IdSource::none())
         .type_source(TypeSource::none())
         .probe(challenge)

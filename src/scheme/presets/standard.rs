@@ -75,6 +75,7 @@ fn by_svix(name: &'static str) -> TemplateBuilder {
     described(Template::builder(name).signature("svix-signature", "v1,{base64} …"))
         .timestamp("svix-timestamp")
         .id("svix-id")
+        .own_headers(["svix-*"])
         .or_signature("webhook-signature")
         .timestamp("webhook-timestamp")
         .id("webhook-id")

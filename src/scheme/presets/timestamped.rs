@@ -26,7 +26,7 @@ pub fn timestamped(secrets: impl IntoSecrets) -> Result<Template, ConfigError> {
 /// # Errors
 /// As [`timestamped`].
 pub fn stripe(secrets: impl IntoSecrets) -> Result<Template, ConfigError> {
-    list("stripe", "stripe-signature").retry_window(3 * DAY).build(secrets)
+    list("stripe", "stripe-signature").own_headers(["stripe-*"]).retry_window(3 * DAY).build(secrets)
 }
 
 /// Paddle Billing: `Paddle-Signature: ts={timestamp};h1={hex}`, HMAC-SHA256 of `{timestamp}:{body}`.
@@ -39,6 +39,7 @@ pub fn stripe(secrets: impl IntoSecrets) -> Result<Template, ConfigError> {
 pub fn paddle(secrets: impl IntoSecrets) -> Result<Template, ConfigError> {
     Template::builder("paddle")
         .signature("paddle-signature", "ts={timestamp};h1={hex}")
+        .own_headers(["paddle-*"])
         .signed("{timestamp}:{body}")
         .tolerance(seconds(5))
         .id_source(IdSource::json("event_id")?)

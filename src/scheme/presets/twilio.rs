@@ -11,7 +11,7 @@ use crate::identity::{IdSource, TypeSource};
 use crate::rejection::{Rejection, RejectionKind};
 use crate::scheme::form_pairs::{pairs, value_of};
 use crate::scheme::public_url::PublicUrl;
-use crate::scheme::{Custom, Encoding, Head, Outgoing, Profile, Proof};
+use crate::scheme::{Custom, Encoding, Head, HeaderPattern, Outgoing, Profile, Proof};
 use crate::secrets::{Algorithm, IntoSecrets, Key, SecretSet, Secrets};
 
 const SIGNATURE: HeaderName = HeaderName::from_static("x-twilio-signature");
@@ -36,24 +36,58 @@ const MOST_PARAMETERS: usize = 1_000;
 ///
 /// # Errors
 /// When a secret cannot be one, or the URL is none.
+#[cfg(feature = "sha1")]
 pub fn twilio(secrets: impl IntoSecrets, url: &str) -> Result<Custom, ConfigError> {
-    let secrets = Secrets::new(secrets, |token| Key::new(Algorithm::HmacSha1, token.as_bytes()))?;
-    let url = PublicUrl::new(url)?;
-    let profile = Profile::default()
-        .id(IdSource::unsigned_header("i-twilio-idempotency-token")?.or(IdSource::none()))
-        .event_type(TypeSource::by_body(event_type))
-        .sender_timeout(seconds(15))
-        .refusal_status(StatusCode::FORBIDDEN)
-        .unsigned_status(StatusCode::BAD_REQUEST);
-    let signing = url.clone();
-    Ok(Custom::by_body("twilio", secrets, move |head, body| read(&url, head, body))
-        .signing(move |message, secrets| sign(&signing, message, secrets))
-        .demanding(SIGNATURE)
-        .described("HMAC-SHA1 of {url}, then the form's parameters, sorted")
-        .with_profile(profile))
+    Signing { name: "twilio", algorithm: Algorithm::HmacSha1, signs: SHA1 }.scheme(secrets, url)
 }
 
-fn read(url: &PublicUrl, head: &Head<'_>, body: &[u8]) -> Result<Vec<Proof>, Rejection> {
+/// Twilio with a SharedKey: as [`twilio`], but HMAC-SHA256, under a key made for webhooks in place of the auth token.
+///
+/// A Webhook Setting names the key and the algorithm, and Twilio announces both in headers. This scheme reads neither header: it
+/// takes HMAC-SHA256 and nothing else, so that no sender chooses what it is verified with. During a change of keys, give it the
+/// old one and the new one. An endpoint that still gets deliveries signed with the auth token needs a route for them with [`twilio`].
+///
+/// **Id**, **Replays**, **Refusals** and **Reported:** as with [`twilio`]. Twilio calls SharedKeys a public beta.
+///
+/// # Errors
+/// If a secret or the URL is invalid.
+pub fn twilio_shared_key(secrets: impl IntoSecrets, url: &str) -> Result<Custom, ConfigError> {
+    Signing { name: "twilio-shared-key", algorithm: Algorithm::HmacSha256, signs: SHA256 }.scheme(secrets, url)
+}
+
+#[cfg(feature = "sha1")]
+const SHA1: &str = "HMAC-SHA1 of {url}, then the form's parameters, sorted";
+const SHA256: &str = "HMAC-SHA256 of {url}, then the form's parameters, sorted";
+
+/// What tells Twilio's two schemes apart.
+struct Signing {
+    name: &'static str,
+    algorithm: Algorithm,
+    signs: &'static str,
+}
+
+impl Signing {
+    fn scheme(self, secrets: impl IntoSecrets, url: &str) -> Result<Custom, ConfigError> {
+        let algorithm = self.algorithm;
+        let secrets = Secrets::new(secrets, move |text| Key::new(algorithm, text.as_bytes()))?;
+        let url = PublicUrl::new(url)?;
+        let profile = Profile::default()
+            .id(IdSource::unsigned_header("i-twilio-idempotency-token")?.or(IdSource::none()))
+            .event_type(TypeSource::by_body(event_type))
+            .own_headers([HeaderPattern::new("x-twilio-*")?, HeaderPattern::new("i-twilio-*")?])
+            .sender_timeout(seconds(15))
+            .refusal_status(StatusCode::FORBIDDEN)
+            .unsigned_status(StatusCode::BAD_REQUEST);
+        let signing = url.clone();
+        Ok(Custom::by_body(self.name, secrets, move |head, body| read(&url, algorithm, head, body))
+            .signing(move |message, secrets| sign(&signing, message, secrets))
+            .demanding(SIGNATURE)
+            .described(self.signs)
+            .with_profile(profile))
+    }
+}
+
+fn read(url: &PublicUrl, algorithm: Algorithm, head: &Head<'_>, body: &[u8]) -> Result<Vec<Proof>, Rejection> {
     let signature = head.proof_header(SIGNATURE)?;
     let url = signed_url(url, head)?;
     let parameters = parameters(&url, head.headers(), body)?;
@@ -61,7 +95,7 @@ fn read(url: &PublicUrl, head: &Head<'_>, body: &[u8]) -> Result<Vec<Proof>, Rej
     let is_digested = body_digest(&url).is_some();
     let proof = |url: &str| {
         let mut proof = Proof::of(&[url.as_bytes(), &parameters].concat());
-        proof.add(Algorithm::HmacSha1, Encoding::Base64, signature);
+        proof.add(algorithm, Encoding::Base64, signature);
         if is_digested { proof.with_digest_of_body() } else { proof }
     };
     Ok(vec![proof(&url).or(proof(&other_port(&url)))])

@@ -20,6 +20,7 @@ use crate::secrets::{IntoSecrets, Key};
 pub fn xero(secrets: impl IntoSecrets) -> Result<Template, ConfigError> {
     Template::builder("xero")
         .signature("x-xero-signature", "{base64}")
+        .own_headers(["x-xero-*"])
         .id_source(IdSource::body_digest())
         .type_source(TypeSource::none())
         .sender_timeout(seconds(5))

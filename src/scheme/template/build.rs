@@ -6,6 +6,7 @@ use super::headers::{Family, ProofHeader};
 use super::signed_text::SignedText;
 use crate::error::ConfigError;
 use crate::identity::{IdSource, json_path};
+use crate::scheme::HeaderPattern;
 use crate::scheme::public_url::PublicUrl;
 use crate::secrets::{Algorithm, IntoSecrets, Key, Secrets};
 
@@ -28,7 +29,8 @@ impl TemplateBuilder {
             form.also(version, *algorithm)?;
         }
         let signed = SignedText::parse(&self.signed)?;
-        let mut profile = self.profile;
+        let own_headers = self.own_headers.iter().map(|text| HeaderPattern::new(text));
+        let mut profile = self.profile.own_headers(own_headers.collect::<Result<Vec<_>, _>>()?);
         let signed_id = self
             .families
             .iter()

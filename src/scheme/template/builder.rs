@@ -36,6 +36,7 @@ pub struct TemplateBuilder {
     pub(super) unescaped: &'static str,
     pub(super) profile: Profile,
     pub(super) id_source: Option<IdSource>,
+    pub(super) own_headers: Vec<String>,
     pub(super) probe: Option<Arc<Probe>>,
     pub(super) handshake: Option<Arc<Handshake>>,
 }
@@ -66,6 +67,7 @@ impl TemplateBuilder {
             unescaped: "",
             profile: Profile::default(),
             id_source: None,
+            own_headers: Vec::new(),
             probe: None,
             handshake: None,
         }
@@ -185,6 +187,13 @@ impl TemplateBuilder {
     /// Where the event's type is (default: the top-level `type`).
     pub fn type_source(mut self, source: TypeSource) -> Self {
         self.profile.event_type = source;
+        self
+    }
+
+    /// The sender's own headers, by name (`x-event-key`) or by how they begin (`x-acme-*`): an inbox keeps them for the handlers,
+    /// without signatures and tokens. It keeps those of the timestamp, the id and the type anyway.
+    pub fn own_headers<'a>(mut self, headers: impl IntoIterator<Item = &'a str>) -> Self {
+        self.own_headers.extend(headers.into_iter().map(str::to_owned));
         self
     }
 

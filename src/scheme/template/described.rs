@@ -14,7 +14,7 @@ use crate::identity::envelope::JsonPath;
 use crate::rejection::Rejection;
 use crate::scheme::public_url::PublicUrl;
 use crate::scheme::timestamp::Unit;
-use crate::scheme::{Head, Outgoing, Profile, Proof, Scheme, Tolerance};
+use crate::scheme::{Head, HeaderPattern, Outgoing, Profile, Proof, Scheme, Tolerance};
 use crate::secrets::{Algorithm, Key, SecretSet, Secrets};
 
 pub(super) type Probe = dyn Fn(&Head<'_>) -> Option<Result<Response<Bytes>, Rejection>> + Send + Sync;
@@ -112,7 +112,10 @@ impl Scheme for Template {
     }
 
     fn profile(&self) -> Profile {
-        Profile { tolerance: self.is_timestamped().then_some(self.tolerance), ..self.profile.clone() }
+        let read = self.families.iter().flat_map(|family| family.timestamp.iter().chain(&family.id));
+        let proofs = self.families.iter().map(|family| family.signature.name.clone());
+        let profile = self.profile.clone().own_headers(read.map(|header| HeaderPattern::name(header.name.clone())));
+        Profile { tolerance: self.is_timestamped().then_some(self.tolerance), ..profile.proof_headers(proofs) }
     }
 
     fn signs(&self) -> String {

@@ -3,6 +3,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::MemoryStore;
+use super::queue::Queue;
 use super::shard::Limits;
 use crate::clock::{Clock, SystemClock};
 
@@ -26,16 +27,21 @@ const MAX_SHARD_SIZE: usize = (u32::MAX / 4) as usize;
 pub struct MemoryStoreBuilder {
     capacity: usize,
     min_retention: Duration,
+    completed_bodies: Duration,
     clock: Arc<dyn Clock>,
 }
 
 impl MemoryStoreBuilder {
     pub(super) fn new() -> Self {
-        Self { capacity: 1_000_000, min_retention: Duration::from_secs(3600), clock: Arc::new(SystemClock) }
+        let (min_retention, completed_bodies) = (Duration::from_secs(3600), Duration::MAX);
+        Self { capacity: 1_000_000, min_retention, completed_bodies, clock: Arc::new(SystemClock) }
     }
 
     /// How many events are remembered, running and completed together; 1,000,000 by default, at about 45 bytes each
     /// once they are there. Zero is taken for one.
+    ///
+    /// An [inbox](crate::inbox::Inbox) has room for as many events again, which are kept whole, and for the last sequences of as
+    /// many resources, at about 100 bytes each: choose it by the size of the bodies.
     ///
     /// Below 8,192 it is exact. Above, it is shared out over up to 16 shards, each with some headroom since keys do
     /// not spread evenly: what is asked for does fit, and up to a tenth more may.
@@ -54,7 +60,17 @@ impl MemoryStoreBuilder {
         self
     }
 
-    /// Where time comes from. Only [`Clock::monotonic`] is used.
+    /// How long the bodies of an inbox's completed events are kept, so that operators can look at them and requeue them; by
+    /// default as long as the record, at the longest. Afterwards only the record is kept, which still tells duplicates.
+    ///
+    /// With zero a body is dropped as soon as its event is completed or discarded. Otherwise it goes with the first call of the
+    /// store after its time: a worker that looks for events is one. Bodies of waiting, running and dead events stay.
+    pub fn keep_completed_bodies(mut self, time: Duration) -> Self {
+        self.completed_bodies = time;
+        self
+    }
+
+    /// Where time comes from. Only [`Clock::monotonic`] is used, and for the times that an inbox shows [`Clock::now`].
     pub fn clock(mut self, clock: impl Clock) -> Self {
         self.clock = Arc::new(clock);
         self
@@ -65,7 +81,8 @@ impl MemoryStoreBuilder {
     pub fn build(self) -> MemoryStore {
         let shards = shard_count(self.capacity);
         let limits = limits(self.capacity, shards, self.min_retention);
-        MemoryStore::from_parts(self.clock, self.capacity, shards, limits)
+        let queue = Queue::new(self.capacity, self.completed_bodies);
+        MemoryStore::from_parts(self.clock, self.capacity, shards, limits, queue)
     }
 }
 
@@ -74,6 +91,7 @@ impl fmt::Debug for MemoryStoreBuilder {
         f.debug_struct("MemoryStoreBuilder")
             .field("capacity", &self.capacity)
             .field("min_retention", &self.min_retention)
+            .field("completed_bodies", &self.completed_bodies)
             .finish_non_exhaustive()
     }
 }

@@ -48,7 +48,12 @@ impl KeyHasher {
     /// One half is a pseudo-random function of the key, so that nobody can make keys collide; the other makes accidents
     /// as unlikely as 128 bits do, and is three times faster than a second one would be.
     pub(super) fn hash(&self, key: &EventKey) -> KeyHash {
-        let text = key.as_str().as_bytes();
+        self.hash_text(key.as_str())
+    }
+
+    /// As [`hash`](Self::hash), of any text.
+    pub(super) fn hash_text(&self, text: &str) -> KeyHash {
+        let text = text.as_bytes();
         let mut hasher = self.state.build_hasher();
         hasher.write(text);
         let halves = [hasher.finish(), xxh3_64_with_seed(text, self.seed)];

@@ -9,22 +9,29 @@
 //! store ── shard ── live       token, lease, fingerprint, attempt of every running claim
 //!             ├──── completed  log of 32-byte records + index by hash + reasons of the failed ones
 //!             └──── released   how often the lately released events were tried
-//!    └─── queue ── line       the events of an inbox, whole, and who waits for whom
+//!    └─── queue ── entry      the events of an inbox, whole
+//!             └──── index      by what they are found: who waits for whom, what may be leased, what has ended
 //! ```
 
 mod builder;
 mod completed;
+mod entry;
 mod hash;
 mod inbox;
+mod index;
+mod leasable;
 mod line;
 mod live;
 mod log;
+mod marks;
+mod operating;
 mod queue;
 mod record;
 mod released;
 mod shard;
 mod store;
 mod ticks;
+mod waiting;
 
 pub use self::{
     builder::MemoryStoreBuilder,

@@ -78,6 +78,37 @@ impl Shard {
         self.claim_new(bid, now)
     }
 
+    /// The answer to a claim that may not have its event, without claiming it.
+    pub(super) fn look(&self, bid: &Bid, now: Duration) -> Option<Claim> {
+        if let Some(held) = self.live.get(&bid.key) {
+            let is_free = held.token == bid.token || held.lease_end <= now;
+            return (!is_free).then_some(Claim::InFlight { same_body: held.fingerprint == bid.fingerprint });
+        }
+        let record = self.completed.get(&bid.key, Ticks::floor(now))?;
+        Some(Claim::Completed { same_body: record.fingerprint == bid.fingerprint })
+    }
+
+    /// Ends a claim, whoever holds it.
+    pub(super) fn vacate(&mut self, key: &KeyHash) {
+        if let Some(token) = self.live.get(key).map(|held| held.token) {
+            self.live.remove(key, token);
+        }
+    }
+
+    /// Adds a record of an event that was completed elsewhere. `false` if there is no room for it.
+    pub(super) fn remember(&mut self, record: Record, now: Duration) -> bool {
+        let key = record.key;
+        if self.live.get(&key).is_some() || self.completed.recall(&key, Ticks::floor(now)).is_some() {
+            return true;
+        }
+        self.make_room(now);
+        if self.is_full() {
+            return false;
+        }
+        self.completed.insert(record, None);
+        true
+    }
+
     pub(super) fn renew(&mut self, key: &KeyHash, token: ClaimToken, lease: Duration, now: Duration) -> Hold {
         match self.live.get(key).copied() {
             Some(held) if held.token == token => {

@@ -6,8 +6,10 @@ use std::time::{Duration, Instant};
 use tokio::sync::Notify;
 
 use super::MemoryStoreBuilder;
+use super::entry::{Now, Retired};
 use super::hash::{KeyHash, KeyHasher};
 use super::queue::Queue;
+use super::record::Record;
 use super::shard::{Bid, Crossing, Limits, Shard};
 use crate::clock::Clock;
 use crate::store::{Claim, ClaimRequest, ClaimToken, Completion, Hold, Store, StoreError};
@@ -15,10 +17,14 @@ use crate::{EventKey, telemetry};
 
 /// Remembers events in this process's memory: nothing to install, gone with the process.
 ///
-/// It is bounded. When it is full the oldest completed events are forgotten first, but none younger than
+/// It is bounded by its [capacity](MemoryStoreBuilder::capacity). When it is full the oldest completed events are forgotten
+/// first, but none younger than
 /// [`min_retention`](MemoryStoreBuilder::min_retention) unless its own retention is over, and no live claim; if nothing
 /// can go, new events are refused with [`StoreErrorKind::Full`](crate::store::StoreErrorKind::Full). A claim that lapsed
 /// more than `min_retention` ago without anybody coming back to it is no longer live. From 80 % on there is a warning.
+///
+/// As an [inbox](crate::inbox::Inbox) it keeps events whole, as many as the capacity says, beside the records. The bound
+/// is on their number, not on their size: of bodies of up to 1 MiB each, a capacity of 10,000 may take 10 GiB.
 ///
 /// Of an event's id and body it keeps hashes: 128 bits of the key, 32 of the fingerprint that `same_body` compares, and
 /// 32 of the token that completed it. Retention is kept to a tenth of a second, rounded up, and ends after 13 years at the
@@ -31,18 +37,29 @@ pub struct MemoryStore {
 }
 
 /// How full a [`MemoryStore`] is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct MemoryStats {
-    /// Claims that are neither completed nor released, lapsed ones included.
+    /// Inline claims that are neither completed nor released, lapsed ones included.
     pub running: usize,
-    /// Completed events that are still recognised.
+    /// Records of completed events, inline ones and those that left the inbox: they are still recognised.
     pub completed: usize,
-    /// How many of both there is room for.
+    /// How many of both there is room for, how many events the inbox has room for, and how many
+    /// [`sequences`](Self::sequences) are kept.
     pub capacity: usize,
     /// Completed events forgotten before their retention was over, to make room. If this grows, duplicates may run:
     /// raise the capacity or shorten the retention.
     pub evicted: u64,
+    /// Events that the inbox keeps whole: waiting, running, dead, and the last ones that were completed.
+    pub queued: usize,
+    /// Completed events of the inbox of which only the record was kept on, before their retention was over: they are still
+    /// recognised, but not listed, and cannot be requeued.
+    pub retired: u64,
+    /// Resources without events in the inbox whose last [sequence](crate::inbox::Order::sequence) is remembered.
+    pub sequences: usize,
+    /// Sequences forgotten to make room for those of other resources. An older event of such a resource that arrives late is run
+    /// instead of skipped: if this grows, and senders are that late, raise the capacity.
+    pub sequences_forgotten: u64,
 }
 
 pub(super) struct Shared {
@@ -72,11 +89,11 @@ impl MemoryStore {
         MemoryStoreBuilder::new()
     }
 
-    /// How many events are remembered, running and completed.
+    /// How many events are remembered: running, completed, and queued.
     #[must_use]
     pub fn len(&self) -> usize {
         let stats = self.stats();
-        stats.running + stats.completed
+        stats.running + stats.completed + stats.queued
     }
 
     /// Whether no event is remembered.
@@ -89,12 +106,18 @@ impl MemoryStore {
     #[must_use]
     pub fn stats(&self) -> MemoryStats {
         let now = self.shared.now();
-        let mut stats = MemoryStats { running: 0, completed: 0, capacity: self.shared.capacity, evicted: 0 };
+        let mut stats = MemoryStats { capacity: self.shared.capacity, ..MemoryStats::default() };
         for shard in &self.shared.shards {
             let shard = lock(shard);
             stats.running += shard.running();
             stats.completed += shard.remembered(now);
             stats.evicted += shard.evicted();
+        }
+        if self.shared.has_queue() {
+            let (queue, _) = self.shared.queue();
+            (stats.queued, stats.retired) = (queue.len(), queue.retired());
+            let marks = &queue.index.lines.marks;
+            (stats.sequences, stats.sequences_forgotten) = (marks.len(), marks.forgotten());
         }
         stats
     }
@@ -107,8 +130,14 @@ impl MemoryStore {
         lock(self.shared.shard(&hash)).failure(&hash, now).map(str::to_owned)
     }
 
-    /// Builds a store of `shards`, a power of two, with `limits` each.
-    pub(super) fn from_parts(clock: Arc<dyn Clock>, capacity: usize, shards: usize, limits: Limits) -> Self {
+    /// Builds a store of `shards`, a power of two, with `limits` each, and an empty queue.
+    pub(super) fn from_parts(
+        clock: Arc<dyn Clock>,
+        capacity: usize,
+        shards: usize,
+        limits: Limits,
+        queue: Queue,
+    ) -> Self {
         let shards = (0..shards).map(|_| Mutex::new(Shard::new(limits))).collect();
         let (hasher, origin) = (KeyHasher::new(), clock.monotonic());
         let shared = Shared {
@@ -119,7 +148,7 @@ impl MemoryStore {
             capacity,
             filling: AtomicUsize::new(0),
             queues: AtomicBool::new(false),
-            queue: Mutex::default(),
+            queue: Mutex::new(queue),
             arrived: Notify::new(),
         };
         Self { shared: Arc::new(shared) }
@@ -149,8 +178,8 @@ impl Store for MemoryStore {
             let _ = self.shared.release(request.key, request.token);
         }
         // Kept locked: what is claimed here must not be accepted meanwhile.
-        let mut queue = self.shared.queue();
-        match queue.answer(request, self.shared.both()) {
+        let (queue, _) = self.shared.queue();
+        match queue.answer(request) {
             Some(answer) => Ok(answer),
             None => self.shared.claim(request),
         }
@@ -171,7 +200,7 @@ impl Store for MemoryStore {
     }
 
     async fn release(&self, key: &EventKey, token: ClaimToken) -> Result<Hold, StoreError> {
-        if let Some(hold) = self.shared.settle_queued(|queue, _| queue.release(key, token)) {
+        if let Some(hold) = self.shared.settle_queued(|queue, now| queue.release(key, token, now)) {
             return Ok(hold);
         }
         Ok(self.shared.release(key, token))
@@ -179,19 +208,38 @@ impl Store for MemoryStore {
 }
 
 impl Shared {
-    pub(super) fn claim(&self, request: &ClaimRequest<'_>) -> Result<Claim, StoreError> {
-        self.on_shard(request.key, |shard, key, now| {
-            let fingerprint = self.hasher.short(request.fingerprint);
-            let bid = Bid { key, token: request.token, lease: request.lease, fingerprint };
-            shard.claim(&bid, now)
+    fn claim(&self, request: &ClaimRequest<'_>) -> Result<Claim, StoreError> {
+        self.on_shard(request.key, |shard, key, now| shard.claim(&self.bid(key, request), now))
+    }
+
+    /// The answer to a claim that may not have its event, without claiming it.
+    pub(super) fn look(&self, request: &ClaimRequest<'_>) -> Option<Claim> {
+        self.on_shard(request.key, |shard, key, now| shard.look(&self.bid(key, request), now))
+    }
+
+    /// Ends a claim, whoever holds it.
+    pub(super) fn vacate(&self, key: &EventKey) {
+        self.on_shard(key, |shard, key, _| shard.vacate(&key));
+    }
+
+    /// Adds the record of an event that was completed in the inbox. `false` if there is no room for it.
+    pub(super) fn remember(&self, retired: &Retired) -> bool {
+        self.on_shard(&retired.key, |shard, key, now| {
+            let (fingerprint, retention) =
+                (self.hasher.short(retired.fingerprint), retired.expires.saturating_sub(retired.completed));
+            shard.remember(Record::new(key, fingerprint, retired.token, retired.completed, retention), now)
         })
     }
 
-    pub(super) fn complete(&self, claim: &ClaimRequest<'_>, completion: &Completion<'_>) -> Hold {
+    fn bid(&self, key: KeyHash, request: &ClaimRequest<'_>) -> Bid {
+        Bid { key, token: request.token, lease: request.lease, fingerprint: self.hasher.short(request.fingerprint) }
+    }
+
+    fn complete(&self, claim: &ClaimRequest<'_>, completion: &Completion<'_>) -> Hold {
         self.on_shard(claim.key, |shard, key, now| shard.complete(&key, claim.token, completion, now))
     }
 
-    pub(super) fn release(&self, key: &EventKey, token: ClaimToken) -> Hold {
+    fn release(&self, key: &EventKey, token: ClaimToken) -> Hold {
         self.on_shard(key, |shard, key, _| shard.release(&key, token))
     }
 
@@ -200,7 +248,7 @@ impl Shared {
     }
 
     /// The queue, which is there from now on.
-    pub(super) fn open_queue(&self) -> MutexGuard<'_, Queue> {
+    pub(super) fn open_queue(&self) -> (MutexGuard<'_, Queue>, Now) {
         let queue = self.queue();
         self.queues.store(true, Ordering::SeqCst);
         queue

@@ -30,6 +30,7 @@ pub(super) struct Lane {
     /// Of a session, which is told them once; or what begins each transaction, if the server may be another one every time.
     settings: String,
     deadline: Duration,
+    lock_timeout: Duration,
     /// Asks whether the whole table is locked.
     table_lock: Option<Arc<str>>,
     kept: Mutex<Option<PgConnection>>,
@@ -70,7 +71,7 @@ impl Lane {
             false => settings,
         };
         let access = access.clone();
-        Self { name, access, settings, deadline, table_lock: None, kept: Mutex::new(None) }
+        Self { name, access, settings, deadline, lock_timeout, table_lock: None, kept: Mutex::new(None) }
     }
 
     /// The same, with settings of its own, which are `SET` statements.
@@ -92,7 +93,8 @@ impl Lane {
     }
 
     /// What `sheet` says of every row, in one statement; in several, if that fails because of a row. While the whole table is
-    /// locked, the same statement is asked until the deadline.
+    /// locked, the same statement is asked as long as there is time for its wait to end before the deadline: one that is given up
+    /// while it waits could take effect afterwards.
     pub(super) async fn ask<S: Sheet>(
         &self,
         sheet: &S,
@@ -101,23 +103,22 @@ impl Lane {
     ) -> Vec<Result<S::Outcome, Fault>> {
         let mut outcomes = Vec::with_capacity(rows.len());
         let mut parts = vec![rows];
-        let mut table_lock = None;
         while let Some(part) = parts.pop() {
             let said = self.ask_part(sheet, part, until).await;
             match said {
                 Ok(said) => outcomes.extend(said.into_iter().map(Ok)),
                 Err(fault) if fault.remedy == Remedy::Blocked && self.table_is_locked(until).await => {
-                    table_lock = Some(fault.of_the_table());
                     parts.push(part);
+                    if Instant::now() + 2 * self.lock_timeout >= until {
+                        let fault = fault.of_the_table();
+                        outcomes.extend(parts.drain(..).flatten().map(|_| Err(fault.clone())));
+                    }
                 }
                 Err(fault) if fault.is_of_a_row() && part.len() > 1 => {
                     let (first, second) = part.split_at(part.len() / 2);
                     parts.extend([second, first]);
                 }
-                Err(fault) => {
-                    let fault = if Instant::now() >= until { table_lock.clone().unwrap_or(fault) } else { fault };
-                    outcomes.extend(part.iter().map(|_| Err(fault.clone())));
-                }
+                Err(fault) => outcomes.extend(part.iter().map(|_| Err(fault.clone()))),
             }
         }
         outcomes

@@ -1,11 +1,15 @@
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
-use super::inbox::Listener;
+use super::inbox::{Housekeeping, Listener};
 use super::lane::Lane;
 use super::replicas::Replicas;
 use super::store::Shared;
 use super::{RedisPool, RedisStore};
+use crate::clock::LONGEST;
+
+/// More connections than this help nobody, and building the store must not fill the memory.
+const MOST_CONNECTIONS: usize = 1_024;
 
 /// Configures a [`RedisStore`].
 ///
@@ -31,6 +35,7 @@ pub struct RedisStoreBuilder {
     timeout: Duration,
     replicas: u32,
     replica_timeout: Duration,
+    completed_bodies: Option<Duration>,
 }
 
 impl RedisStoreBuilder {
@@ -42,6 +47,7 @@ impl RedisStoreBuilder {
             timeout: Duration::from_secs(1),
             replicas: 0,
             replica_timeout: Duration::from_millis(500),
+            completed_bodies: None,
         }
     }
 
@@ -55,12 +61,12 @@ impl RedisStoreBuilder {
     }
 
     /// How many connections are taken from the pool and shared by all deliveries, on a Cluster to every node; 2 by default, which
-    /// is as fast as more are. Zero is taken for one.
+    /// is as fast as more are. Zero is taken for one, and more than 1,024 for 1,024.
     ///
     /// The commands for one event always go by the same one, except for claims and completions that
     /// [replicas](Self::replicas) are to confirm.
     pub fn connections(mut self, connections: usize) -> Self {
-        self.connections = connections.max(1);
+        self.connections = connections.clamp(1, MOST_CONNECTIONS);
         self
     }
 
@@ -70,7 +76,7 @@ impl RedisStoreBuilder {
     /// connection, too, whatever the pool's own timeouts are. Keep it below the layer's
     /// [`claim_deadline`](crate::WebhookLayer::claim_deadline), or that decides.
     pub fn timeout(mut self, timeout: Duration) -> Self {
-        self.timeout = timeout;
+        self.timeout = timeout.min(LONGEST);
         self
     }
 
@@ -91,21 +97,34 @@ impl RedisStoreBuilder {
 
     /// How long they may take to confirm; half a second by default, on top of [`timeout`](Self::timeout).
     pub fn replica_timeout(mut self, replica_timeout: Duration) -> Self {
-        self.replica_timeout = replica_timeout;
+        self.replica_timeout = replica_timeout.min(LONGEST);
+        self
+    }
+
+    /// For how long an [inbox](super#the-inbox) keeps heads and bodies of completed and discarded events; by default for as long as
+    /// their records, which is the [retention](crate::WebhookLayer::retention). Zero deletes them at completion.
+    ///
+    /// The record stays for the retention in any case, and tells duplicates. An event whose body is gone cannot be
+    /// [requeued](crate::inbox::Inbox::requeue), and is counted there.
+    pub fn keep_completed_bodies(mut self, time: Duration) -> Self {
+        self.completed_bodies = Some(time);
         self
     }
 
     /// Builds the store. It connects when it is first used.
     #[must_use]
     pub fn build(self) -> RedisStore {
-        let Self { pool, prefix, connections, timeout, replicas, replica_timeout } = self;
+        let Self { pool, prefix, connections, timeout, replicas, replica_timeout, completed_bodies } = self;
         let shared = Shared {
             lanes: (0..connections).map(|_| Lane::new(pool.clone(), timeout)).collect(),
             replicas: (replicas > 0).then(|| Replicas::new(&pool, replicas, replica_timeout, timeout)),
             listener: Listener::new(pool, &prefix),
+            housekeeping: Housekeeping::default(),
+            completed_bodies,
             prefix,
             timeout,
             claims_by_script: AtomicBool::new(false),
+            refuses_flags: AtomicBool::new(false),
         };
         RedisStore::from_parts(shared)
     }

@@ -36,10 +36,36 @@ pub(super) enum NoConnection {
     Abandoned,
 }
 
+impl NoConnection {
+    /// Whether the attempt took too long by the pool's own measure, or by that of its client: one second, unless told otherwise.
+    pub(super) fn is_timeout(&self) -> bool {
+        match self {
+            Self::Refused(error) => match &**error {
+                PoolError::Timeout(_) => true,
+                PoolError::Backend(error) => error.is_timeout(),
+                _ => false,
+            },
+            Self::NotYet(_) => true,
+            Self::Lost(_) | Self::Abandoned => false,
+        }
+    }
+}
+
 impl Fault {
     /// What Redis 6.2 says to `SET` with both `NX` and `GET`.
     pub(super) fn is_syntax_error(&self) -> bool {
         matches!(self, Self::Redis(error) if error.detail().is_some_and(|words| words.contains("syntax error")))
+    }
+
+    /// What a server says to a script whose first line it does not know: Redis 6 cannot compile it, others name the line.
+    pub(super) fn refuses_flags(&self) -> bool {
+        let is_about_flags = |words: &str| words.contains("compiling script") || words.contains("shebang");
+        matches!(self, Self::Redis(error) if error.detail().is_some_and(is_about_flags))
+    }
+
+    /// Whether the server is at its `maxmemory`.
+    pub(super) fn is_out_of_memory(&self) -> bool {
+        matches!(self, Self::Redis(error) if says(error, "OOM"))
     }
 
     pub(super) fn is_no_script(&self) -> bool {

@@ -1,3 +1,4 @@
+use std::pin::pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -21,6 +22,9 @@ const REPLACE_PAUSE: Duration = Duration::from_millis(500);
 /// Nobody waits for an attempt this long, but one that takes its time is not begun anew for everybody who comes.
 const LONGEST_ATTEMPT: Duration = Duration::from_secs(5);
 
+/// How long a reply is waited for by those who have to know what was done.
+const LATEST_REPLY: Duration = Duration::from_secs(300);
+
 /// The reply to a command, and to the one sent right behind it.
 pub(super) type Replies = (Value, Option<Value>);
 
@@ -37,11 +41,29 @@ pub(super) struct Lane {
     answers: AtomicU64,
 }
 
+/// What is done where the connection breaks before the reply is there: the command may have been carried out or not.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum OnBreak {
+    /// Asks again on another connection, for what may be carried out twice.
+    Repeat,
+    /// It is an error, for what must not come after anything that is asked later.
+    Fail,
+}
+
+/// A connection of a lane's.
+struct Connected {
+    line: Line,
+    number: u64,
+    begun: Instant,
+}
+
 #[derive(Default)]
 struct Link {
     line: Option<Line>,
     /// Grows with every connection, so that only the one that broke is given up.
     number: u64,
+    /// When the attempt began that made the connection.
+    begun: Option<Instant>,
     connecting: bool,
     tried: Option<Instant>,
     failure: Option<NoConnection>,
@@ -54,33 +76,71 @@ impl Lane {
     }
 
     /// Sends `command`, and `then` right behind it, and returns both replies.
-    pub(super) async fn ask(self: &Arc<Self>, command: &Cmd, then: Option<&Cmd>) -> Result<Replies, Fault> {
+    pub(super) async fn ask(
+        self: &Arc<Self>,
+        command: &Cmd,
+        then: Option<&Cmd>,
+        on_break: OnBreak,
+    ) -> Result<Replies, Fault> {
         let answers = self.answers.load(Ordering::Relaxed);
-        match timeout(self.timeout, self.ask_twice(command, then)).await {
+        let asking = async {
+            match on_break {
+                OnBreak::Repeat => self.ask_again(command, then).await,
+                OnBreak::Fail => self.ask_by(self.connected().await?, command, then).await,
+            }
+        };
+        match timeout(self.timeout, asking).await {
             Ok(answer) => answer,
             Err(_) => Err(self.timed_out(answers)),
+        }
+    }
+
+    /// Sends `command`, and waits for its reply until nobody can hope for one any more. If nothing comes for the usual time, the
+    /// connection is replaced as ever, and the reply still comes by it.
+    pub(super) async fn ask_patiently(self: &Arc<Self>, command: &Cmd) -> Result<Value, Fault> {
+        let answers = self.answers.load(Ordering::Relaxed);
+        let mut asking = pin!(self.ask_again(command, None));
+        if let Ok(answer) = timeout(self.timeout, &mut asking).await {
+            return Ok(answer?.0);
+        }
+        let fault = self.timed_out(answers);
+        match timeout(LATEST_REPLY, asking).await {
+            Ok(answer) => Ok(answer?.0),
+            Err(_) => Err(fault),
         }
     }
 
     /// A connection to ask something else.
     pub(super) async fn line(self: &Arc<Self>) -> Result<Line, Fault> {
         match timeout(self.timeout, self.connected()).await {
-            Ok(connected) => Ok(connected?.0),
+            Ok(connected) => Ok(connected?.line),
             Err(_) => Err(NoConnection::NotYet(self.timeout).into()),
         }
     }
 
-    /// Every verb may be repeated, so a connection that turns out to be closed, as idle ones are by servers and networks, costs
-    /// no delivery.
-    async fn ask_twice(self: &Arc<Self>, command: &Cmd, then: Option<&Cmd>) -> Result<Replies, Fault> {
-        match self.ask_once(command, then).await {
-            Err(Fault::Broken(_)) => self.ask_once(command, then).await,
-            answer => answer,
+    /// Asks again where the connection broke: one that turns out to be closed, as idle ones are by servers and networks, costs no
+    /// delivery. Whatever broke it may have broken others that were begun before; one that was begun later is asked once.
+    async fn ask_again(self: &Arc<Self>, command: &Cmd, then: Option<&Cmd>) -> Result<Replies, Fault> {
+        let mut broke_at = None;
+        loop {
+            let connected = self.connected().await?;
+            let begun = connected.begun;
+            match self.ask_by(connected, command, then).await {
+                Err(Fault::Broken(_)) if broke_at.is_none_or(|broke_at| begun <= broke_at) => {
+                    broke_at.get_or_insert_with(Instant::now);
+                }
+                answer => return answer,
+            }
         }
     }
 
-    async fn ask_once(self: &Arc<Self>, command: &Cmd, then: Option<&Cmd>) -> Result<Replies, Fault> {
-        let (mut line, number) = self.connected().await?;
+    async fn ask_by(
+        self: &Arc<Self>,
+        connected: Connected,
+        command: &Cmd,
+        then: Option<&Cmd>,
+    ) -> Result<Replies, Fault> {
+        let Connected { mut line, number, .. } = connected;
         let replies = send(&mut line, command, then).await;
         if !replies.as_ref().is_err_and(RedisError::is_io_error) {
             self.answers.fetch_add(1, Ordering::Relaxed);
@@ -121,16 +181,22 @@ impl Lane {
         Fault::TimedOut
     }
 
-    /// The connection, as soon as there is one, and its number.
-    async fn connected(self: &Arc<Self>) -> Result<(Line, u64), NoConnection> {
-        if let Some(connected) = self.link.borrow().connected() {
-            return Ok(connected);
-        }
-        self.reconnect();
-        let mut link = self.link.subscribe();
-        match link.wait_for(|link| !link.connecting).await {
-            Ok(link) => link.connected().ok_or_else(|| link.failure.clone().unwrap_or(NoConnection::Abandoned)),
-            Err(_) => Err(NoConnection::Abandoned),
+    /// The connection, as soon as there is one. An attempt that was begun before this was asked, and fails, says nothing about the
+    /// server of now; one that took too long says nothing at all, while there is time left here. Another one is waited for.
+    async fn connected(self: &Arc<Self>) -> Result<Connected, NoConnection> {
+        let asked = Instant::now();
+        loop {
+            if let Some(connected) = self.link.borrow().connected() {
+                return Ok(connected);
+            }
+            self.reconnect();
+            let mut link = self.link.subscribe();
+            let link = link.wait_for(|link| !link.connecting).await.map_err(|_| NoConnection::Abandoned)?;
+            let is_of_now = link.line.is_none() && link.tried.is_some_and(|tried| tried >= asked);
+            let failure = link.failure.clone().unwrap_or(NoConnection::Abandoned);
+            if is_of_now && (!failure.is_timeout() || asked.elapsed() >= self.timeout) {
+                return Err(failure);
+            }
         }
     }
 
@@ -161,7 +227,7 @@ impl Lane {
             begin.is_some()
         });
         if let Some(begin) = begin {
-            tokio::spawn(Attempt { lane: self.clone(), taken: None }.run(begin));
+            tokio::spawn(Attempt { lane: self.clone(), begin, taken: None }.run());
         }
     }
 
@@ -181,20 +247,22 @@ impl Lane {
 }
 
 impl Link {
-    fn connected(&self) -> Option<(Line, u64)> {
-        self.line.clone().map(|line| (line, self.number))
+    fn connected(&self) -> Option<Connected> {
+        let line = self.line.clone()?;
+        Some(Connected { line, number: self.number, begun: self.begun? })
     }
 }
 
 /// Tells the lane how it ended, even if its runtime ends first.
 struct Attempt {
     lane: Arc<Lane>,
+    begin: Instant,
     taken: Option<Result<Line, NoConnection>>,
 }
 
 impl Attempt {
-    async fn run(mut self, begin: Instant) {
-        sleep_until(begin).await;
+    async fn run(mut self) {
+        sleep_until(self.begin).await;
         let Lane { pool, timeout: usual, link, .. } = &*self.lane;
         if link.borrow().number > 0 {
             pool.drop_idle();
@@ -214,7 +282,10 @@ impl Drop for Attempt {
         self.lane.link.send_modify(|link| {
             link.connecting = false;
             match taken {
-                Ok(line) => (link.line, link.number, link.failure) = (Some(line), link.number + 1, None),
+                Ok(line) => {
+                    (link.line, link.number, link.failure) = (Some(line), link.number + 1, None);
+                    link.begun = Some(self.begin);
+                }
                 Err(why) => link.failure = Some(why),
             }
         });
@@ -224,7 +295,7 @@ impl Drop for Attempt {
 /// Half a second is what the client waits for a reply unless told otherwise; here it is the lane's timeout that decides.
 fn patient(mut line: Line, usual: Duration) -> Line {
     if let Line::Node(node) = &mut line {
-        node.set_response_timeout(usual.saturating_add(Duration::from_secs(1)));
+        node.set_response_timeout(usual.saturating_add(LATEST_REPLY));
     }
     line
 }

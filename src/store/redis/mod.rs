@@ -33,7 +33,9 @@
 //! - *A failover* of Sentinel or Cluster forgets what had not reached the replica that is promoted.
 //!   [`replicas`](RedisStoreBuilder::replicas) makes that unlikely, and cannot rule it out.
 //! - *Eviction* drops claims silently when memory runs out, under every `maxmemory-policy` but `noeviction`: all of them have
-//!   a time to live, so that the `volatile-*` policies do not spare them either. Under `noeviction` deliveries are refused.
+//!   a time to live, so that the `volatile-*` policies do not spare them either. Under `noeviction` new events are refused, and
+//!   those that run can end: from Redis 7 on a full server renews claims, completes and releases them. Redis 6 refuses completions,
+//!   too. If memory comes back only after the lease has ended, and the receiver has ended by then, such an event runs again.
 //!
 //! [`check`](RedisStore::check) looks for these at start-up.
 //!
@@ -73,8 +75,8 @@
 //!
 //! With replicas, an event that too few of them confirm is not acknowledged, nor is a duplicate that finds it; it is in the stream
 //! nevertheless, and is going to be run. Do not take any of this for Postgres: where an accepted event must not be lost, it
-//! belongs there, or into SQLite. Under `maxmemory-policy noeviction` a full server refuses events; under `allkeys-*` it may drop the
-//! whole stream.
+//! belongs there, or into SQLite. Under `maxmemory-policy noeviction` a full server refuses new events, and workers go on: what
+//! they end frees memory. Under `allkeys-*` it may drop the whole stream.
 //!
 //! **On a Cluster** all keys of an inbox must be in one slot, since they are written together: give the store a
 //! [prefix](RedisStoreBuilder::prefix) with a name in braces, such as `{webhooks}:`, and inboxes that are to be on several nodes a
@@ -116,10 +118,26 @@
 //! - `completed` by the end of their retention, and `dead`; `failures`, the failed attempts of every event that has any;
 //! - `lapses`, when to look for leases that have lapsed.
 //!
-//! What is in them is written by scripts, all of which need the rights of `EVAL` and `EVALSHA`, and on keys under the prefix those of
-//! strings, lists, hashes, sets, sorted sets and streams.
-//!
 //! Events are claimed with `SET … NX GET PX`. Redis 6 does not take `NX` and `GET` together; there a script does the same.
+//!
+//! # The rights that it needs
+//!
+//! A user of the server who may do nothing else, for a store under the usual prefix:
+//!
+//! ```text
+//! ACL SETUSER webhooks on >password ~tower-webhook:* +eval +evalsha +get +set +del
+//! ```
+//!
+//! For an inbox, in addition:
+//!
+//! ```text
+//! ACL SETUSER webhooks +exists +hdel +hget +hset +mget +persist +pexpire +pttl +sadd +srandmember +srem +time +xadd
+//!   +xdel +xlen +xrange +xread +xrevrange +zadd +zcard +zcount +zrange +zrangebylex +zrangebyscore +zrem +zscore
+//! ```
+//!
+//! [`replicas`](RedisStoreBuilder::replicas) need `+wait`, a Cluster `+cluster|slots` and `+ping`, a Sentinel `+role`. With `+info` and
+//! `+config|get`, [`check`](RedisStore::check) can tell what the server's configuration costs. It tries the rights above, and names
+//! those that are missing: a script that is refused half-way may have begun to change something.
 
 mod builder;
 mod check;
@@ -131,6 +149,7 @@ mod pool;
 mod record;
 mod replicas;
 mod report;
+mod rights;
 mod script;
 mod store;
 

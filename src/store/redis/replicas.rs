@@ -8,7 +8,7 @@ use tokio::time::timeout;
 
 use super::RedisPool;
 use super::fault::{Fault, NoConnection};
-use super::lane::Lane;
+use super::lane::{Lane, OnBreak};
 use super::record::milliseconds;
 
 /// How many writes wait for replicas at a time, each on a connection that is taken when it is first needed.
@@ -43,7 +43,7 @@ impl Replicas {
     pub(super) async fn ask(&self, command: &Cmd) -> Result<(Value, Result<(), Fault>), Fault> {
         let lent = timeout(self.time, self.lend()).await.ok().flatten();
         let mut lent = lent.ok_or(NoConnection::NotYet(self.time))?;
-        let replies = lent.lane.ask(command, Some(&self.wait)).await;
+        let replies = lent.lane.ask(command, Some(&self.wait), OnBreak::Repeat).await;
         lent.is_answered = !matches!(replies, Err(Fault::TimedOut));
         let (reply, acknowledged) = replies?;
         let acknowledged = acknowledged.and_then(|count| from_redis_value::<u32>(count).ok()).unwrap_or(0);

@@ -1,5 +1,9 @@
 use std::collections::HashMap;
 
+/// The warning about a server that is at its `maxmemory`.
+pub(super) const FULL: &str = "the server is at its maxmemory and refuses new events, until memory is freed or maxmemory is raised; \
+                               events that run can end, from Redis 7 on";
+
 /// What [`RedisStore::check`](super::RedisStore::check) found.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
@@ -24,6 +28,10 @@ pub struct RedisNode {
     pub is_primary: Option<bool>,
     /// How many replicas are connected to it.
     pub replicas: Option<u32>,
+    /// How many bytes of memory it uses, as far as its limit counts them.
+    pub memory_used: Option<u64>,
+    /// How many it may use: `maxmemory`. Zero for any number.
+    pub memory_limit: Option<u64>,
     /// What is dropped when memory runs out: `maxmemory-policy`.
     pub eviction: Option<String>,
     /// Whether every write goes to the append-only file.
@@ -41,12 +49,16 @@ impl RedisNode {
     pub(super) fn read(address: Option<String>, info: &str, config: &HashMap<String, String>) -> Self {
         let info: HashMap<_, _> = info.lines().filter_map(|line| line.split_once(':')).collect();
         let told = |name: &str| info.get(name).map(|value| value.trim().to_owned());
+        let number = |name: &str| told(name).and_then(|value| value.parse::<u64>().ok());
         let set = |name: &str| config.get(name).cloned();
         Self {
             address,
             version: told("redis_version"),
             is_primary: told("role").map(|role| role == "master"),
             replicas: told("connected_slaves").and_then(|count| count.parse().ok()),
+            memory_used: number("used_memory")
+                .map(|used| used.saturating_sub(number("mem_not_counted_for_evict").unwrap_or(0))),
+            memory_limit: number("maxmemory"),
             eviction: set("maxmemory-policy").or_else(|| told("maxmemory_policy")),
             append_only: set("appendonly")
                 .map(|set| set == "yes")
@@ -59,7 +71,13 @@ impl RedisNode {
 
     /// What this server's configuration costs, in words to act on.
     pub(super) fn warnings(&self, replicas_wanted: u32) -> Vec<String> {
-        let found = [self.of_role(), self.of_eviction(), self.of_persistence(), self.of_replicas(replicas_wanted)];
+        let found = [
+            self.of_role(),
+            self.of_memory(),
+            self.of_eviction(),
+            self.of_persistence(),
+            self.of_replicas(replicas_wanted),
+        ];
         let place = self.address.as_ref().map_or_else(String::new, |address| format!("{address}: "));
         found.into_iter().flatten().map(|warning| place.clone() + &warning).collect()
     }
@@ -67,6 +85,16 @@ impl RedisNode {
     fn of_role(&self) -> Option<String> {
         (self.is_primary == Some(false))
             .then(|| "the server is a replica and refuses every claim: connect to the primary".to_owned())
+    }
+
+    /// Whether it refuses what adds to its memory. With another policy it makes room instead.
+    pub(super) fn is_full(&self) -> bool {
+        let is_above = |(used, limit): (u64, u64)| limit > 0 && used > limit;
+        self.memory_used.zip(self.memory_limit).is_some_and(is_above) && self.eviction.as_deref() == Some("noeviction")
+    }
+
+    fn of_memory(&self) -> Option<String> {
+        self.is_full().then(|| FULL.to_owned())
     }
 
     fn of_eviction(&self) -> Option<String> {
@@ -121,7 +149,8 @@ impl RedisNode {
 mod tests {
     use super::*;
 
-    const INFO: &str = "# Server\r\nredis_version:7.0.15\r\n# Memory\r\nmaxmemory_policy:allkeys-lru\r\n\
+    const INFO: &str = "# Server\r\nredis_version:7.0.15\r\n# Memory\r\nused_memory:900\r\nmaxmemory:1000\r\nmaxmemory_policy:allkeys-lru\r\n\
+                        mem_not_counted_for_evict:100\r\n\
                         # Persistence\r\naof_enabled:1\r\n# Replication\r\nrole:slave\r\nconnected_slaves:2\r\n";
 
     #[test]
@@ -132,6 +161,8 @@ mod tests {
             version: Some("7.0.15".to_owned()),
             is_primary: Some(false),
             replicas: Some(2),
+            memory_used: Some(800),
+            memory_limit: Some(1000),
             eviction: Some("allkeys-lru".to_owned()),
             append_only: Some(true),
             fsync: None,
@@ -174,5 +205,20 @@ mod tests {
         assert!(node.warnings(0)[0].contains("appendfsync"));
         let node = RedisNode { fsync: Some("always".to_owned()), fsync_pauses: Some(true), ..node };
         assert!(node.warnings(0)[0].contains("no-appendfsync-on-rewrite"));
+    }
+
+    #[test]
+    fn a_server_is_full_above_its_limit_if_it_evicts_nothing() {
+        let node = |used, limit, policy: &str| RedisNode {
+            memory_used: Some(used),
+            memory_limit: Some(limit),
+            eviction: Some(policy.to_owned()),
+            ..RedisNode::default()
+        };
+        assert!(node(1001, 1000, "noeviction").is_full());
+        assert!(node(1001, 1000, "noeviction").warnings(0)[0].contains("maxmemory"));
+        for room in [node(1000, 1000, "noeviction"), node(1001, 0, "noeviction"), node(1001, 1000, "allkeys-lru")] {
+            assert!(!room.is_full(), "{room:?}");
+        }
     }
 }

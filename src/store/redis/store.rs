@@ -7,11 +7,11 @@ use deadpool_redis::redis::{Cmd, RedisError, Value, from_redis_value};
 use xxhash_rust::xxh3::xxh3_64;
 
 use super::fault::Fault;
-use super::inbox::{Acceptor, Listener};
-use super::lane::Lane;
+use super::inbox::{Acceptor, Housekeeping, Listener};
+use super::lane::{Lane, OnBreak};
 use super::record::{self, Record, State, milliseconds};
 use super::replicas::Replicas;
-use super::script::{self, Call};
+use super::script::{self, Call, Flags, Script};
 use super::{RedisPool, RedisStoreBuilder};
 use crate::store::group::Group;
 use crate::store::{Claim, ClaimRequest, ClaimToken, Completion, Fingerprint, Hold, Store, StoreError};
@@ -36,7 +36,12 @@ pub(super) struct Shared {
     pub(super) replicas: Option<Replicas>,
     /// The server does not know `SET` with both `NX` and `GET`.
     pub(super) claims_by_script: AtomicBool,
+    /// The server does not know the flags of scripts.
+    pub(super) refuses_flags: AtomicBool,
     pub(super) listener: Listener,
+    pub(super) housekeeping: Housekeeping,
+    /// For how long heads and bodies of completed events are kept, if not as long as their records.
+    pub(super) completed_bodies: Option<Duration>,
 }
 
 impl RedisStore {
@@ -84,7 +89,7 @@ impl Store for RedisStore {
         if let Some(hold) = self.shared.renew_leased(claim).await? {
             return Ok(hold);
         }
-        let answer = self.shared.put(Way::InOrder, claim, &record::running(claim), claim.lease).await?;
+        let answer = self.shared.put(&script::PUT, Way::InOrder, claim, &record::running(claim), claim.lease).await?;
         Ok(if answer.found.is_none() { Hold::Held } else { Hold::Lost })
     }
 
@@ -93,7 +98,8 @@ impl Store for RedisStore {
             return Ok(hold);
         }
         let value = record::settled(claim, completion);
-        let answer = self.shared.put(Way::Replicated, claim, &value, completion.retention).await?;
+        let put = self.shared.either(&script::PUT, &script::PUT_OR_REPEAT);
+        let answer = self.shared.put(put, Way::Replicated, claim, &value, completion.retention).await?;
         // What is found here is settled, or runs under another token.
         if answer.found.is_some_and(|found| found.token != claim.token) {
             return Ok(Hold::Lost);
@@ -128,11 +134,20 @@ impl fmt::Debug for RedisStore {
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Way {
     Shared,
-    /// By the same connections, in one step: a renewal that has to be repeated, because the server does not have its script,
-    /// would be behind a release that was sent meanwhile, and bring the claim back.
+    /// By the same connections, in one step and once: a renewal that is repeated, because the server does not have its script or
+    /// because the connection broke, would be behind a release that was sent meanwhile, and bring the claim back.
     InOrder,
     /// By connections where replicas can be waited for, if any are to be.
     Replicated,
+    /// By the same connections as the others. The reply is waited for long after it is too late for most callers: this one has to
+    /// know what was done.
+    Patient,
+}
+
+impl Way {
+    fn on_break(self) -> OnBreak {
+        if self == Self::InOrder { OnBreak::Fail } else { OnBreak::Repeat }
+    }
 }
 
 /// What was in the way of a write, and whether enough replicas have it, or what was written.
@@ -164,7 +179,7 @@ impl Record {
 }
 
 impl Shared {
-    async fn claim(&self, request: &ClaimRequest<'_>) -> Result<Answer, Fault> {
+    pub(super) async fn claim(&self, request: &ClaimRequest<'_>) -> Result<Answer, Fault> {
         let value = record::running(request);
         if !self.claims_by_script.load(Ordering::Relaxed) {
             let key = self.key(request.key);
@@ -177,40 +192,67 @@ impl Shared {
                 answer => return answer,
             }
         }
-        self.put(Way::Replicated, request, &value, request.lease).await
+        let claim = self.either(&script::CLAIM, &script::CLAIM_OR_REPEAT);
+        self.put(claim, Way::Replicated, request, &value, request.lease).await
     }
 
+    /// The server is older than Redis 7, which is also the first that knows the flags of scripts.
     fn claim_by_script_from_now_on(&self) {
+        self.refuses_flags.store(true, Ordering::Relaxed);
         if !self.claims_by_script.swap(true, Ordering::Relaxed) {
             telemetry::redis_claims_by_script();
         }
     }
 
-    /// Writes where there is nothing, or a running claim under the same token.
-    async fn put(&self, way: Way, claim: &ClaimRequest<'_>, value: &str, time: Duration) -> Result<Answer, Fault> {
-        let (key, holder, time) = (self.key(claim.key), record::holder(claim.token), milliseconds(time).to_string());
-        let arguments = [holder.as_bytes(), value.as_bytes(), time.as_bytes()];
-        let put = match (way, &self.replicas) {
-            (Way::Replicated, Some(_)) => &script::PUT_OR_REPEAT,
-            _ => &script::PUT,
-        };
-        self.run(way, &put.call(&key, &arguments)).await.and_then(Answer::read)
+    /// The script to use where no replica is to confirm the write, or the other one.
+    fn either(&self, put: &'static Script, put_or_repeat: &'static Script) -> &'static Script {
+        if self.replicas.is_some() { put_or_repeat } else { put }
     }
 
+    /// Writes where there is nothing, or a running claim under the same token.
+    async fn put(
+        &self,
+        script: &Script,
+        way: Way,
+        claim: &ClaimRequest<'_>,
+        value: &str,
+        time: Duration,
+    ) -> Result<Answer, Fault> {
+        let (key, holder, time) = (self.key(claim.key), record::holder(claim.token), milliseconds(time).to_string());
+        let arguments = [holder.as_bytes(), value.as_bytes(), time.as_bytes()];
+        self.run(way, &script.call(&key, &arguments)).await.and_then(Answer::read)
+    }
+
+    /// Runs a script with its flags, and without them on a server that turns out not to know them.
     pub(super) async fn run(&self, way: Way, call: &Call<'_>) -> Result<Reply, Fault> {
-        if way == Way::InOrder {
-            return self.ask(way, call.key, &call.in_full()).await;
+        if self.refuses_flags.load(Ordering::Relaxed) || !call.has_flags() {
+            return self.run_with(Flags::Unknown, way, call).await;
         }
-        match self.ask(way, call.key, &call.by_hash()).await {
-            Err(fault) if fault.is_no_script() => self.ask(way, call.key, &call.in_full()).await,
+        match self.run_with(Flags::Known, way, call).await {
+            Err(fault) if fault.refuses_flags() => {
+                self.refuses_flags.store(true, Ordering::Relaxed);
+                // A renewal is not repeated. The claim before it has told of Redis 6 already; this is a server of another kind.
+                if way == Way::InOrder { Err(fault) } else { self.run_with(Flags::Unknown, way, call).await }
+            }
             reply => reply,
         }
     }
 
-    async fn ask(&self, way: Way, key: &str, command: &Cmd) -> Result<Reply, Fault> {
+    async fn run_with(&self, flags: Flags, way: Way, call: &Call<'_>) -> Result<Reply, Fault> {
+        if way == Way::InOrder {
+            return self.ask(way, call.key, &call.in_full(flags)).await;
+        }
+        match self.ask(way, call.key, &call.by_hash(flags)).await {
+            Err(fault) if fault.is_no_script() => self.ask(way, call.key, &call.in_full(flags)).await,
+            reply => reply,
+        }
+    }
+
+    pub(super) async fn ask(&self, way: Way, key: &str, command: &Cmd) -> Result<Reply, Fault> {
         match (way, &self.replicas) {
             (Way::Replicated, Some(replicas)) => replicas.ask(command).await,
-            _ => Ok((self.lane(key).ask(command, None).await?.0, Ok(()))),
+            (Way::Patient, _) => Ok((self.lane(key).ask_patiently(command).await?, Ok(()))),
+            _ => Ok((self.lane(key).ask(command, None, way.on_break()).await?.0, Ok(()))),
         }
     }
 
@@ -225,9 +267,13 @@ impl Shared {
     }
 
     pub(super) fn key(&self, key: &EventKey) -> String {
+        self.key_of(key.as_str())
+    }
+
+    pub(super) fn key_of(&self, key: &str) -> String {
         // On a Cluster a name in braces decides which node has the key, and route templates have some: all events of such an
         // endpoint would be on one. Empty braces before them say that there is no such name. A key begins with a digit.
-        let open = if key.as_str().contains('{') { "{}" } else { "" };
-        [&*self.prefix, open, key.as_str()].concat()
+        let open = if key.contains('{') { "{}" } else { "" };
+        [&*self.prefix, open, key].concat()
     }
 }

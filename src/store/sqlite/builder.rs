@@ -6,6 +6,7 @@ use std::time::Duration;
 use sqlx::sqlite::SqlitePool;
 
 use super::SqliteStore;
+use super::bodies::Bodies;
 use super::connect::Database;
 use super::statements::Statements;
 use super::table::Table;
@@ -32,12 +33,13 @@ use crate::store::StoreError;
 pub struct SqliteStoreBuilder {
     table: Table,
     lock_wait: Duration,
+    bodies: Bodies,
     clock: Option<Arc<dyn Clock>>,
 }
 
 impl SqliteStoreBuilder {
     pub(super) fn new() -> Self {
-        Self { table: Table::default(), lock_wait: Duration::from_millis(1500), clock: None }
+        Self { table: Table::default(), lock_wait: Duration::from_millis(1500), bodies: Bodies::default(), clock: None }
     }
 
     /// The table's name; `webhook_events` by default. It is quoted in every statement, so any name will do that is not
@@ -53,9 +55,22 @@ impl SqliteStoreBuilder {
 
     /// How long a call waits while another connection's transaction holds the write lock, until it fails with
     /// [`StoreErrorKind::Locked`](crate::store::StoreErrorKind::Locked), which the sender sees as a 503; 1.5 seconds by default, a bit
-    /// less than the layer's claim deadline.
+    /// less than the layer's claim deadline. Zero does not wait; more than ten years are ten years.
     pub fn lock_wait(mut self, wait: Duration) -> Self {
         self.lock_wait = wait;
+        self
+    }
+
+    /// How long head and body of a completed event of the [inbox](crate::inbox) are kept, from its completion on; as long as its record by
+    /// default. Afterwards the record alone stays, and tells duplicates until its retention is over: days of deduplication do not mean days of
+    /// stored payloads. Such an event [cannot be requeued](crate::inbox::Requeued::without_body). Bodies of waiting, running and dead events
+    /// stay in any case.
+    ///
+    /// Nobody is shown a body whose time is over. It is deleted with the next [purge](SqliteStore::purge), the one that traffic does included; with
+    /// zero, in the statement that completes the event. (Completions by [`COMPLETE_SQL`](crate::store::sqlite::COMPLETE_SQL) leave it to the
+    /// purge, other than those by [`complete_in`](crate::WebhookEvent::complete_in).)
+    pub fn keep_completed_bodies(mut self, time: Duration) -> Self {
+        self.bodies = Bodies::kept_for(time);
         self
     }
 
@@ -84,7 +99,7 @@ impl SqliteStoreBuilder {
     }
 
     async fn connect(self, database: Database) -> Result<SqliteStore, StoreError> {
-        let writer = Writer::new(database, Statements::new(&self.table), Times::new(self.clock));
+        let writer = Writer::new(database, Statements::new(&self.table, self.bodies), Times::new(self.clock));
         SqliteStore::connect(writer, self.lock_wait).await
     }
 }
@@ -94,6 +109,7 @@ impl fmt::Debug for SqliteStoreBuilder {
         f.debug_struct("SqliteStoreBuilder")
             .field("table", &self.table)
             .field("lock_wait", &self.lock_wait)
+            .field("bodies", &self.bodies)
             .finish_non_exhaustive()
     }
 }

@@ -5,7 +5,9 @@ use sqlx::sqlite::{SqliteConnectOptions, SqliteConnection, SqliteJournalMode, Sq
 use sqlx::{AssertSqlSafe, ConnectOptions, Executor};
 
 use super::fault::Fault;
+use super::schema;
 use super::statements::Statements;
+use super::table::Table;
 
 /// How long a batch waits for the lock before its questions are asked again. Short: whoever only reads waits along.
 const PATIENCE: Duration = Duration::from_millis(20);
@@ -62,6 +64,7 @@ impl Database {
         }
         // Safe: the name of the table is quoted.
         connection.execute(AssertSqlSafe(statements.schema.clone())).await?;
+        add_missing_columns(&mut connection, &statements.table).await?;
         Ok(connection)
     }
 
@@ -70,13 +73,36 @@ impl Database {
     }
 }
 
+/// Brings a table that an earlier release has made up to date. The database's `user_version` is not used for this: the file may be the
+/// application's own.
+async fn add_missing_columns(connection: &mut SqliteConnection, table: &Table) -> Result<(), Fault> {
+    for (name, column_type) in schema::ADDED_COLUMNS {
+        if has_column(connection, table, name).await? {
+            continue;
+        }
+        let added = connection.execute(AssertSqlSafe(schema::add_column(table, name, column_type))).await;
+        // Another process may have been quicker.
+        if let Err(error) = added
+            && !has_column(connection, table, name).await?
+        {
+            return Err(error.into());
+        }
+    }
+    Ok(())
+}
+
+async fn has_column(connection: &mut SqliteConnection, table: &Table, name: &str) -> Result<bool, sqlx::Error> {
+    let columns = sqlx::query_scalar::<_, String>(AssertSqlSafe(schema::columns(table))).fetch_all(connection).await?;
+    Ok(columns.iter().any(|column| column == name))
+}
+
 fn refused(why: &str) -> Fault {
     sqlx::Error::Configuration(why.into()).into()
 }
 
 #[cfg(test)]
 mod tests {
-    use super::super::table::Table;
+    use super::super::bodies::Bodies;
     use super::*;
 
     /// Whatever the pool's own connections are set to: an answer that was given is on disk.
@@ -89,7 +115,7 @@ mod tests {
             .create_if_missing(true)
             .journal_mode(SqliteJournalMode::Delete)
             .synchronous(SqliteSynchronous::Off);
-        let statements = Statements::new(&Table::default());
+        let statements = Statements::new(&Table::default(), Bodies::default());
         for database in [Database::at(&directory.join("own.db")), Database::with(careless)] {
             let mut connection = database.connect(&statements).await.expect("a connection");
             let mode: String =

@@ -1,5 +1,5 @@
 use std::future::Future;
-use std::time::Duration;
+use std::time::{Duration, UNIX_EPOCH};
 
 use sqlx::Row as _;
 use sqlx::sqlite::SqliteRow;
@@ -10,10 +10,14 @@ use super::leasing::Wanted;
 use super::operating::{self, CHANGED_AT_ONCE, Change};
 use super::question::Question;
 use super::reader::Reader;
+use super::record;
+use super::statements;
 use super::time::millis;
 use super::viewing::{self, Fragment};
 use crate::EventKey;
-use crate::inbox::{EventState, Filter, Inbox, InboxCounts, KeptEvent, LeaseRequest, Leased, Page, Parcel, requeued};
+use crate::inbox::{
+    EventState, Filter, Inbox, InboxCounts, KeptEvent, LeaseRequest, Leased, Page, Parcel, Requeued, requeued,
+};
 use crate::store::{Claim, ClaimRequest, Hold, StoreError};
 
 /// Events survive restarts and power loss: an event that was answered [`Claim::Fresh`] is on disk. Workers in any number of
@@ -38,10 +42,11 @@ use crate::store::{Claim, ClaimRequest, Hold, StoreError};
 ///
 /// # Large backlogs
 ///
-/// However many events wait, a lease finds those that have been due the longest at once. Only what it leaves out, for its endpoint
-/// or type, is walked past row by row, every time: with hundreds of thousands due that no worker is for, or that are of a kind of
-/// which as many run as may, leases of all others get slow. A kind that piles up like that is better off with a store of its own,
-/// with another [table](crate::store::sqlite::SqliteStoreBuilder::table) or file.
+/// However many events wait, a lease finds those that have been due the longest at once, also those of some endpoints, or of types that have
+/// room: events of other kinds in front cost it nothing. With thousands of kinds waiting behind those that have no room, it takes some
+/// microseconds for each kind.
+///
+/// An event that this version cannot read becomes a dead letter, and is reported.
 ///
 /// A lease holds 4 MiB of parcels at the most, or one that is larger.
 impl Inbox for SqliteStore {
@@ -50,9 +55,32 @@ impl Inbox for SqliteStore {
         Ok(self.ask(Question::accept(claim, parcel)).await?.into_claim())
     }
 
+    /// Waits for no lock: in WAL mode a look never does.
+    async fn peek(&self, claim: &ClaimRequest<'_>) -> Result<Option<Claim>, StoreError> {
+        let (writer, nothing) = (self.writer(), Parcel::new("", "", UNIX_EPOCH));
+        let accept = Question::accept(claim, &nothing);
+        let rows = self.unless_locked(|| async {
+            let rows = self.reader.rows(writer, writer.statements.read([accept.key.clone()].into_iter())).await;
+            rows.map_err(|fault| (&fault).into())
+        });
+        let (rows, now) = (rows.await?, writer.times.now());
+        let stored = rows.first().map(|row| statements::parse(row, &now)).transpose().map_err(unreadable)?;
+        let stored = stored.map(|(_, record)| record).transpose();
+        let stored = stored.map_err(|unreadable| StoreError::corrupt(unreadable.to_string()))?;
+        match record::decide(stored.as_ref(), &accept, &now) {
+            (answer, None) => Ok(Some(answer.into_claim())),
+            // It would be written, and is not.
+            (_, Some(_)) => Ok(None),
+        }
+    }
+
     async fn lease(&self, request: &LeaseRequest<'_>) -> Result<Vec<Leased>, StoreError> {
         let wanted = Wanted::new(request);
         Ok(self.unless_locked(|| self.leases.ask(wanted.clone())).await?.take())
+    }
+
+    async fn start(&self, claim: &ClaimRequest<'_>) -> Result<Hold, StoreError> {
+        Ok(self.ask(Question::start(claim)).await?.into_hold())
     }
 
     async fn retry(&self, claim: &ClaimRequest<'_>, after: Duration, reason: &str) -> Result<Hold, StoreError> {
@@ -77,18 +105,23 @@ impl Inbox for SqliteStore {
         let now = self.writer().times.now();
         let list = viewing::list(&self.writer().statements.table, filter, page, &now);
         let rows = self.look(&self.slow_reader, &list).await?;
-        let events = rows.iter().filter_map(|row| viewing::read_listed(row, &now).transpose());
-        events.collect::<Result<_, _>>().map_err(unreadable)
+        // One that cannot be read must not hide the others.
+        Ok(rows.iter().filter_map(|row| viewing::read_listed(row, &now).ok().flatten()).collect())
     }
 
     async fn get(&self, key: &EventKey) -> Result<Option<KeptEvent>, StoreError> {
-        let now = self.writer().times.now();
-        let rows = self.look(&self.reader, &viewing::get(&self.writer().statements.table, key, &now)).await?;
+        let (statements, now) = (&self.writer().statements, self.writer().times.now());
+        let rows = self.look(&self.reader, &viewing::get(&statements.table, statements.bodies, key, &now)).await?;
         rows.first().map_or(Ok(None), |row| viewing::read_whole(row, &now)).map_err(unreadable)
     }
 
-    async fn requeue(&self, filter: &Filter, completed_too: bool) -> Result<u64, StoreError> {
-        self.change(Change::Requeue, filter, requeued(completed_too)).await
+    async fn requeue(&self, filter: &Filter, completed_too: bool) -> Result<Requeued, StoreError> {
+        let states = requeued(completed_too);
+        let without_body = match viewing::states(filter, states).contains(&EventState::Completed) {
+            true => self.count_without_body(filter).await?,
+            false => 0,
+        };
+        Ok(Requeued::new(self.change(Change::Requeue, filter, states).await?, without_body))
     }
 
     async fn discard(&self, filter: &Filter, retention: Duration) -> Result<u64, StoreError> {
@@ -117,15 +150,18 @@ impl SqliteStore {
 
     async fn change(&self, change: Change, filter: &Filter, states: &[EventState]) -> Result<u64, StoreError> {
         let writer = self.writer();
-        let table = &writer.statements.table;
+        let (table, bodies) = (&writer.statements.table, writer.statements.bodies);
         let last = self.last_arrival().await?;
         let mut all = 0;
         for state in viewing::states(filter, states) {
             loop {
                 let changed = self.unless_locked(|| async {
                     let now = writer.times.now();
-                    let matching = viewing::matching(filter, state, &now);
-                    let statement = operating::change(table, change, matching, last, &now).statement();
+                    let matching = match change {
+                        Change::Requeue => viewing::requeuable(table, bodies, filter, state, &now),
+                        Change::Discard(_) | Change::Forget => viewing::matching(filter, state, &now),
+                    };
+                    let statement = operating::change(table, bodies, change, matching, last, &now).statement();
                     writer.change(statement).await.map_err(|fault| (&fault).into())
                 });
                 let changed = changed.await?;
@@ -137,6 +173,14 @@ impl SqliteStore {
         }
         writer.stirred.notify_waiters();
         Ok(all)
+    }
+
+    async fn count_without_body(&self, filter: &Filter) -> Result<u64, StoreError> {
+        let (statements, now) = (&self.writer().statements, self.writer().times.now());
+        let count = viewing::without_body(&statements.table, statements.bodies, filter, &now);
+        let rows = self.look(&self.slow_reader, &count).await?;
+        let count: i64 = rows.first().map_or(Ok(0), |row| row.try_get(0)).map_err(unreadable)?;
+        Ok(count.unsigned_abs())
     }
 
     async fn last_arrival(&self) -> Result<i64, StoreError> {

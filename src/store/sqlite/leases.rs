@@ -1,11 +1,11 @@
 use std::sync::Arc;
-
-use sqlx::Row as _;
+use std::time::Duration;
 
 use super::fault::Fault;
 use super::leasing::Wanted;
 use super::question::Question;
 use super::reader::Reader;
+use super::store::unless_locked_for;
 use super::writer::Writer;
 use crate::inbox::Leased;
 use crate::store::group::{Answers, Engine, Group};
@@ -22,20 +22,18 @@ impl Leases {
         Self { group: group.clone(), reader: reader.clone() }
     }
 
-    /// Looks first, where it is in nobody's way: a worker with nothing to do must not take the write lock every time, and there
-    /// may be many to be passed over that are of a kind it does not want.
-    async fn lease(&self, wanted: &Wanted) -> Result<Handed<Group<Arc<Writer>>>, Fault> {
+    /// Looks first, where it is in nobody's way: a worker with nothing to do must not take the write lock every time.
+    async fn lease(&self, wanted: &Wanted) -> Result<Handed<Releases>, Fault> {
         let writer = self.group.engine();
-        let is_due = writer.statements.leases.is_due(wanted, &writer.times.now());
-        let is_due = self.reader.rows(writer, is_due).await?.first().map_or(Ok(false), |row| row.try_get(0))?;
+        let is_due = self.reader.is_due(writer, wanted).await?;
         let events = if is_due { writer.lease(wanted).await? } else { Vec::new() };
-        Ok(Handed::new(events, self.group.clone()))
+        Ok(Handed::new(events, Releases { group: self.group.clone(), lease: wanted.lease }))
     }
 }
 
 impl Engine for Leases {
     type Question = Wanted;
-    type Answer = Handed<Group<Arc<Writer>>>;
+    type Answer = Handed<Releases>;
 
     async fn answer(&self, batch: &[Wanted]) -> Answers<Self::Answer> {
         let mut answers = Vec::with_capacity(batch.len());
@@ -49,10 +47,22 @@ impl Engine for Leases {
     fn unheard(&self, _: Wanted, _: Self::Answer) {}
 }
 
-impl PutBack for Group<Arc<Writer>> {
+/// Releases events whose worker has left. While another connection holds the write lock it asks again, for as long as they are leased:
+/// otherwise they would be out of everybody's reach until then.
+pub(super) struct Releases {
+    group: Group<Arc<Writer>>,
+    lease: Duration,
+}
+
+impl PutBack for Releases {
     fn put_back(&self, events: Vec<Leased>) {
         for event in events {
-            self.tell(Question::release(&event.key, event.token));
+            let (group, lease) = (self.group.clone(), self.lease);
+            tokio::spawn(async move {
+                let release = Question::release(&event.key, event.token);
+                // Whatever else fails is told to those who still ask something.
+                let _ = unless_locked_for(lease, || group.ask(release.clone())).await;
+            });
         }
     }
 }

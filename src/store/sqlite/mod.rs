@@ -11,7 +11,8 @@
 //!        │             │        ├─ record what one claim, renewal, completion or release makes of one row
 //!        │             │        └─ queued the same, and acceptance, retry and burial, for a row of the inbox
 //!        │             └───── statements  the texts: read, write, keep, purge, complete
-//! inbox ─┼─ leases ─ writer   what is due: looked for by the reader, picked and taken in one statement
+//! inbox ─┼─ leases ─ writer   what is due: looked for by the reader, picked and taken in one transaction
+//!        │             └───── picking     which events those are, by their kinds and the order of time
 //!        ├─ operating, writer what operators change, a thousand at a time
 //!        └─ viewing, reader   what they look at, on a second connection; on a third what may take long
 //! ```
@@ -50,6 +51,7 @@
 //! # }
 //! ```
 
+mod bodies;
 mod builder;
 mod connect;
 mod fault;
@@ -58,6 +60,8 @@ mod leases;
 mod leasing;
 mod leaving;
 mod operating;
+mod pick_texts;
+mod picking;
 mod plan;
 mod question;
 mod queued;

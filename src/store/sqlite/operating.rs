@@ -1,5 +1,6 @@
 //! What operators change. Some at a time: whoever has a claim to make gets a turn in between.
 
+use super::bodies::Bodies;
 use super::queued::NEVER;
 use super::schema;
 use super::table::Table;
@@ -22,7 +23,14 @@ pub(super) enum Change {
 }
 
 /// Changes the first of those that match, as far as they had arrived by `last`: what comes back meanwhile is not meant.
-pub(super) fn change(table: &Table, change: Change, matching: Fragment, last: i64, now: &Now) -> Fragment {
+pub(super) fn change(
+    table: &Table,
+    bodies: Bodies,
+    change: Change,
+    matching: Fragment,
+    last: i64,
+    now: &Now,
+) -> Fragment {
     let mut fragment = Fragment::default();
     let limits = [Value::Number(last), Value::Number(CHANGED_AT_ONCE.cast_signed())];
     match change {
@@ -30,7 +38,7 @@ pub(super) fn change(table: &Table, change: Change, matching: Fragment, last: i6
             // Under nobody's token: whoever gave it up must not be taken for the one that puts it back.
             fragment.push(
                 &format!(
-                    "UPDATE {table} SET state = 'accepted', token = randomblob(16), boot = ?, due_at = ?, attempts = 0, \
+                    "UPDATE {table} SET state = 'accepted', handler_started = NULL, token = randomblob(16), boot = ?, due_at = ?, attempts = 0, \
                      lease_until = NULL, started_at = NULL, behind = NULL, processed_at = NULL, summary = NULL, expires_at = {NEVER}, \
                      version = version + 1, arrival = anew.arrival FROM (SELECT rowid AS id, {last_arrival} + row_number() \
                      OVER (ORDER BY arrival) AS arrival FROM (SELECT rowid, arrival FROM {table} WHERE ",
@@ -46,7 +54,8 @@ pub(super) fn change(table: &Table, change: Change, matching: Fragment, last: i6
         Change::Discard(retention) => fragment.push(
             &format!(
                 "UPDATE {table} SET state = 'completed', token = ?, due_at = NULL, processed_at = ?, summary = ?, \
-                 expires_at = ?, version = version + 1"
+                 expires_at = ?, version = version + 1{}",
+                if bodies.go_at_once() { ", parcel = NULL" } else { "" }
             ),
             [
                 Value::Bytes(ClaimToken::random().as_bytes().to_vec()),

@@ -21,6 +21,7 @@ pub(super) enum Verb {
     Complete(Bid, Done),
     Release,
     Accept(Bid, Arc<Parcel>),
+    Start(Bid),
     /// Not before so many milliseconds have passed, and why.
     Retry(i64, Arc<str>),
     Bury(Arc<str>),
@@ -76,6 +77,10 @@ impl Question {
         Self::new(claim.key, claim.token, Verb::Accept(Bid::of(claim), Arc::new(parcel.clone())))
     }
 
+    pub(super) fn start(claim: &ClaimRequest<'_>) -> Self {
+        Self::new(claim.key, claim.token, Verb::Start(Bid::of(claim)))
+    }
+
     pub(super) fn retry(claim: &ClaimRequest<'_>, after: Duration, reason: &str) -> Self {
         Self::new(claim.key, claim.token, Verb::Retry(millis(after), reason.into()))
     }
@@ -86,7 +91,7 @@ impl Question {
 
     /// Whether, answered with success, an event of the inbox may have become due by it: its own, or the one behind it.
     pub(super) fn stirs(&self) -> bool {
-        !matches!(self.verb, Verb::Claim(_) | Verb::Renew(_))
+        !matches!(self.verb, Verb::Claim(_) | Verb::Renew(_) | Verb::Start(_))
     }
 
     fn new(key: &EventKey, token: ClaimToken, verb: Verb) -> Self {

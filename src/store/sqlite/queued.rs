@@ -11,12 +11,17 @@ use crate::store::{Claim, ClaimToken};
 /// When what is waiting, running or dead expires.
 pub(super) const NEVER: i64 = i64::MAX;
 
+/// The due time of an event that became due in another boot: before everything that became due in this one.
+pub(super) const BEFORE_THE_BOOT: i64 = -1;
+
 /// What a row of the inbox has beside.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Queued {
     pub(super) arrival: Arrival,
-    /// On the boot clock, while it waits.
+    /// On the boot clock: when it is due, while it waits, and since when it had been due, while it is leased. None of another boot's.
     pub(super) due_at: Option<i64>,
+    /// Whether its handler was started in the last attempt that the worker permits.
+    pub(super) started: bool,
     /// What is added to the log, behind the time at which the attempt began: when it ended, and why.
     pub(super) failure: Option<Arc<str>>,
     /// What is kept, of an event that has only just arrived.
@@ -42,15 +47,20 @@ impl Arrival {
 
 impl Queued {
     /// A row as it was read.
-    pub(super) const fn known(arrival: i64) -> Self {
-        Self { arrival: Arrival::Known(arrival), due_at: None, failure: None, parcel: None }
+    pub(super) const fn known(arrival: i64, due_at: Option<i64>, started: bool) -> Self {
+        Self { arrival: Arrival::Known(arrival), due_at, started, failure: None, parcel: None }
     }
 }
 
 /// An event that is in the inbox from now on.
 pub(super) fn arrived(token: ClaimToken, bid: &Bid, parcel: &Arc<Parcel>, now: &Now) -> Record {
-    let queued =
-        Queued { arrival: Arrival::After(0), due_at: Some(now.lease), failure: None, parcel: Some(parcel.clone()) };
+    let queued = Queued {
+        arrival: Arrival::After(0),
+        due_at: Some(now.lease),
+        started: false,
+        failure: None,
+        parcel: Some(parcel.clone()),
+    };
     Record {
         state: State::Accepted,
         lease_until: None,
@@ -86,6 +96,16 @@ pub(super) fn renew(record: &Record, token: ClaimToken, bid: &Bid, now: &Now) ->
     }
 }
 
+/// Renews the lease, and notes down that the handler is about to be called.
+pub(super) fn start(record: &Record, token: ClaimToken, bid: &Bid, now: &Now) -> Decision {
+    let (answer, renewed) = renew(record, token, bid, now);
+    let started = renewed.map(|mut record| {
+        record.queued.iter_mut().for_each(|queued| queued.started = true);
+        record
+    });
+    (answer, started)
+}
+
 pub(super) fn complete(record: &Record, token: ClaimToken, done: &Done, now: &Now) -> Decision {
     if done.failed {
         return bury(record, token, &done.summary, now);
@@ -98,18 +118,19 @@ pub(super) fn complete(record: &Record, token: ClaimToken, done: &Done, now: &No
         processed_at: Some(now.wall),
         summary: Some(done.summary.clone()),
         expires_at: now.wall + done.retention,
-        ..record
+        ..record.never_due()
     })
 }
 
-/// Back to where it was, as if it had never been leased.
-pub(super) fn release(record: &Record, token: ClaimToken, now: &Now) -> Decision {
+/// Back to where it was, as if it had never been leased: due since when it was due before.
+pub(super) fn release(record: &Record, token: ClaimToken) -> Decision {
     if record.is_waiting_by(token) {
         return HELD_ALREADY;
     }
     settle(record, token, |record| {
         let attempts = record.attempts.saturating_sub(1);
-        Record { attempts, ..record }.waiting(now.lease)
+        let due_at = record.queued.as_ref().and_then(|queued| queued.due_at).unwrap_or(BEFORE_THE_BOOT);
+        Record { attempts, ..record }.waiting(due_at)
     })
 }
 
@@ -130,7 +151,7 @@ pub(super) fn bury(record: &Record, token: ClaimToken, reason: &Arc<str>, now: &
             processed_at: Some(now.wall),
             summary: Some(reason.clone()),
             expires_at: NEVER,
-            ..record
+            ..record.never_due()
         };
         buried.failed(reason, now)
     })
@@ -154,6 +175,11 @@ impl Record {
         if let Some(queued) = &mut self.queued {
             queued.due_at = Some(due_at);
         }
+        self
+    }
+
+    fn never_due(mut self) -> Self {
+        self.queued.iter_mut().for_each(|queued| queued.due_at = None);
         self
     }
 

@@ -73,7 +73,8 @@ pub(super) fn decide(stored: Option<&Record>, question: &Question, now: &Now) ->
         (Verb::Claim(bid), Some(record)) => queued::claim(record, bid),
         (Verb::Renew(bid), Some(record)) => queued::renew(record, token, bid, now),
         (Verb::Complete(_, done), Some(record)) => queued::complete(record, token, done, now),
-        (Verb::Release, Some(record)) => queued::release(record, token, now),
+        (Verb::Release, Some(record)) => queued::release(record, token),
+        (Verb::Start(bid), Some(record)) => queued::start(record, token, bid, now),
         (Verb::Accept(bid, _), Some(record)) => queued::accept(record, token, bid),
         (Verb::Retry(after, reason), Some(record)) => queued::retry(record, token, *after, reason, now),
         (Verb::Bury(reason), Some(record)) => queued::bury(record, token, reason, now),
@@ -82,7 +83,7 @@ pub(super) fn decide(stored: Option<&Record>, question: &Question, now: &Now) ->
         (Verb::Complete(bid, done), None) => complete(stored, token, bid, done, now),
         (Verb::Release, None) => release(stored, token, now),
         (Verb::Accept(bid, parcel), None) => accept(stored, token, bid, parcel, now),
-        (Verb::Retry(..) | Verb::Bury(_), None) => LOST,
+        (Verb::Start(_) | Verb::Retry(..) | Verb::Bury(_), None) => LOST,
     }
 }
 

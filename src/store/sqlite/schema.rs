@@ -19,6 +19,31 @@ pub(super) fn waiting_index(table: &Table) -> Suffixed<'_> {
     table.suffixed("_waiting")
 }
 
+/// The same events by endpoint and type, for leases that want some kinds and not others.
+pub(super) fn kinds_index(table: &Table) -> Suffixed<'_> {
+    table.suffixed("_kinds")
+}
+
+/// The type of row `e` as [`kinds_index`] has it: never NULL, and different for no type and an empty one.
+pub(super) const TYPE_IN_KINDS: &str = "coalesce('=' || e.event_type, '')";
+
+/// Completed events of which head and body are kept, those that were completed first in front.
+pub(super) fn bodies_index(table: &Table) -> Suffixed<'_> {
+    table.suffixed("_bodies")
+}
+
+/// Columns that tables of earlier releases lack, each with its type.
+pub(super) const ADDED_COLUMNS: [(&str, &str); 1] = [("handler_started", "INTEGER")];
+
+/// Says which columns the table has.
+pub(super) fn columns(table: &Table) -> String {
+    format!("SELECT name FROM pragma_table_info('{}')", table.name().replace('\'', "''"))
+}
+
+pub(super) fn add_column(table: &Table, name: &str, column_type: &str) -> String {
+    format!("ALTER TABLE {table} ADD COLUMN {name} {column_type}")
+}
+
 /// Events that workers have leased, in the order in which the leases end.
 pub(super) fn leased_index(table: &Table) -> Suffixed<'_> {
     table.suffixed("_leased")
@@ -87,7 +112,8 @@ pub(super) fn schema(table: &Table) -> String {
     order_key    TEXT,
     sequence     INTEGER,
     behind       INTEGER,
-    failures     TEXT
+    failures     TEXT,
+    handler_started INTEGER
 ) STRICT;
 CREATE TABLE IF NOT EXISTS {parcels} (
     id   INTEGER PRIMARY KEY,
@@ -105,6 +131,9 @@ CREATE TABLE IF NOT EXISTS {gone} (
 CREATE INDEX IF NOT EXISTS {expiring} ON {table} (expires_at);
 CREATE INDEX IF NOT EXISTS {waiting} ON {table} (boot, due_at, arrival, received_at)
     WHERE state = 'accepted' AND behind IS NULL;
+CREATE INDEX IF NOT EXISTS {kinds} ON {table} (endpoint, {type_in_kinds}, boot, due_at, arrival)
+    WHERE state = 'accepted' AND behind IS NULL;
+CREATE INDEX IF NOT EXISTS {bodies} ON {table} (processed_at) WHERE state = 'completed' AND parcel IS NOT NULL;
 CREATE INDEX IF NOT EXISTS {leased} ON {table} (lease_until, boot) WHERE state = 'running' AND arrival IS NOT NULL;
 CREATE INDEX IF NOT EXISTS {lines} ON {table} (order_key, arrival, state)
     WHERE order_key IS NOT NULL AND state IN ('accepted', 'running');
@@ -129,6 +158,9 @@ END;
 "#,
         expiring = table.suffixed("_expires_at"),
         waiting = waiting_index(table),
+        kinds = kinds_index(table),
+        type_in_kinds = TYPE_IN_KINDS.replace("e.", ""),
+        bodies = bodies_index(table),
         leased = leased_index(table),
         lines = lines_index(table),
         arrivals = table.suffixed("_arrivals"),

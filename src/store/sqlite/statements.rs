@@ -5,6 +5,7 @@ use sqlx::query::Query;
 use sqlx::sqlite::{Sqlite, SqliteArguments};
 use sqlx::{AssertSqlSafe, Row as _, sqlite::SqliteRow};
 
+use super::bodies::Bodies;
 use super::leasing::LeaseTexts;
 use super::queued::Queued;
 use super::record::{Record, State};
@@ -53,7 +54,8 @@ const COLUMNS: [&str; 13] = [
 ];
 
 /// What a row of the inbox has beside, but for what leases and lines make of it.
-const QUEUED: [&str; 7] = ["arrival", "parcel", "endpoint", "due_at", "order_key", "sequence", "failures"];
+const QUEUED: [&str; 8] =
+    ["arrival", "parcel", "endpoint", "due_at", "order_key", "sequence", "failures", "handler_started"];
 
 pub(super) type Statement = Query<'static, Sqlite, SqliteArguments>;
 
@@ -68,23 +70,27 @@ pub(super) struct Statements {
     keeps: [Arc<str>; SIZES.len()],
     fall_in: Arc<str>,
     purge: Arc<str>,
+    purge_bodies: Arc<str>,
+    pub(super) bodies: Bodies,
     pub(super) leases: LeaseTexts,
     pub(super) table: Table,
 }
 
 impl Statements {
-    pub(super) fn new(table: &Table) -> Self {
+    pub(super) fn new(table: &Table, bodies: Bodies) -> Self {
         Self {
             schema: schema::schema(table).into(),
-            complete: COMPLETE_SQL.replace(&Table::default().to_string(), &table.to_string()).into(),
+            complete: complete(table, bodies).into(),
             reads: SIZES.map(|rows| read(table, rows).into()),
             writes: SIZES.map(|rows| write(table, rows).into()),
-            queued_writes: SIZES.map(|rows| write_queued(table, rows).into()),
+            queued_writes: SIZES.map(|rows| write_queued(table, bodies, rows).into()),
             last_arrival: format!("SELECT {}", schema::last_arrival(table)).into(),
             keeps: SIZES.map(|rows| keep(table, rows).into()),
             fall_in: fall_in(table).into(),
             purge: purge(table).into(),
+            purge_bodies: purge_bodies(table).into(),
             leases: LeaseTexts::new(table),
+            bodies,
             table: table.clone(),
         }
     }
@@ -140,6 +146,12 @@ impl Statements {
     pub(super) fn purge(&self, now: &Now) -> Statement {
         prepared(&self.purge).bind(now.wall).bind(now.boot.clone()).bind(now.lease).bind(PURGED_AT_ONCE as i64)
     }
+
+    /// Deletes some heads and bodies whose time is over; `None`, if they are kept for as long as the records.
+    pub(super) fn purge_bodies(&self, now: &Now) -> Option<Statement> {
+        let gone = self.bodies.gone_by(now)?;
+        Some(prepared(&self.purge_bodies).bind(gone).bind(PURGED_AT_ONCE as i64))
+    }
 }
 
 /// Reads a row of [`Statements::read`]: its key, and the rest unless somebody else wrote it.
@@ -162,7 +174,14 @@ fn record(row: &SqliteRow, now: &Now) -> Result<Record, sqlx::Error> {
         event_type: row.try_get::<Option<&str>, _>("event_type")?.map(Into::into),
         expires_at: row.try_get("expires_at")?,
         version: row.try_get("version")?,
-        queued: row.try_get::<Option<i64>, _>("arrival")?.map(Queued::known),
+        queued: match row.try_get::<Option<i64>, _>("arrival")? {
+            None => None,
+            Some(arrival) => {
+                let due_at = row.try_get::<Option<i64>, _>("due_at")?.filter(|_| same_boot);
+                let started = row.try_get::<Option<bool>, _>("handler_started")?.unwrap_or_default();
+                Some(Queued::known(arrival, due_at, started))
+            }
+        },
     })
 }
 
@@ -197,6 +216,7 @@ fn bind_queued(statement: Statement, key: &str, queued: Option<&Queued>, first: 
         .bind(order.map(|order| order.key.to_string()))
         .bind(order.and_then(|order| order.sequence))
         .bind(queued.and_then(|queued| queued.failure.clone()))
+        .bind(queued.map(|queued| queued.started))
 }
 
 pub(super) fn prepared(text: &Arc<str>) -> Statement {
@@ -212,7 +232,7 @@ fn size(rows: usize) -> usize {
 fn read(table: &Table, rows: usize) -> String {
     let mut text = format!(
         "SELECT key, event_type, state, token, boot, lease_until, received_at, attempts, fingerprint, expires_at, version, \
-         arrival FROM {table} WHERE key IN "
+         arrival, due_at, handler_started FROM {table} WHERE key IN "
     );
     parameters(&mut text, rows);
     text
@@ -224,15 +244,19 @@ fn write(table: &Table, rows: usize) -> String {
 
 /// While a row keeps its arrival, it keeps its parcel, and its log is added to. Otherwise it is another event's, or none of the
 /// inbox's, from now on.
-fn write_queued(table: &Table, rows: usize) -> String {
+fn write_queued(table: &Table, bodies: Bodies, rows: usize) -> String {
     let columns: Vec<_> = COLUMNS.into_iter().chain(QUEUED).collect();
     let stays = format!("{table}.arrival IS excluded.arrival");
     let mut set = set_columns();
-    set.extend(["arrival", "due_at"].map(|column| format!("{column} = excluded.{column}")));
+    set.extend(["arrival", "due_at", "handler_started"].map(|column| format!("{column} = excluded.{column}")));
     set.extend(
-        ["parcel", "endpoint", "order_key", "sequence"]
+        ["endpoint", "order_key", "sequence"]
             .map(|column| format!("{column} = iif({stays}, {table}.{column}, excluded.{column})")),
     );
+    let goes = if bodies.go_at_once() { "excluded.state = 'completed'" } else { "false" };
+    set.push(format!(
+        "parcel = CASE WHEN NOT ({stays}) THEN excluded.parcel WHEN {goes} THEN NULL ELSE {table}.parcel END"
+    ));
     set.extend(["started_at", "behind"].map(|column| format!("{column} = iif({stays}, {table}.{column}, NULL)")));
     set.push(format!(
         "failures = CASE WHEN NOT ({stays}) THEN NULL WHEN excluded.failures IS NULL THEN {table}.failures \
@@ -275,6 +299,23 @@ fn purge(table: &Table) -> String {
         "DELETE FROM {table} WHERE rowid IN (SELECT rowid FROM {table} WHERE expires_at <= ?1 \
          AND (state <> 'running' OR boot <> ?2 OR lease_until IS NULL OR lease_until <= ?3) ORDER BY expires_at LIMIT ?4)"
     )
+}
+
+/// A trigger deletes what the row does not refer to any more.
+fn purge_bodies(table: &Table) -> String {
+    format!(
+        "UPDATE {table} SET parcel = NULL WHERE rowid IN (SELECT rowid FROM {table} INDEXED BY {} \
+         WHERE state = 'completed' AND parcel IS NOT NULL AND processed_at <= ?1 ORDER BY processed_at LIMIT ?2)",
+        schema::bodies_index(table)
+    )
+}
+
+fn complete(table: &Table, bodies: Bodies) -> String {
+    let text = COMPLETE_SQL.replace(&Table::default().to_string(), &table.to_string());
+    match bodies.go_at_once() {
+        true => text.replace("version = version + 1", "version = version + 1, parcel = NULL"),
+        false => text,
+    }
 }
 
 fn values(text: &mut String, rows: usize, columns: usize) {

@@ -12,9 +12,9 @@ use super::leases::Leases;
 use super::leaving::Leaving;
 use super::question::{Answer, Question};
 use super::reader::Reader;
-use super::statements::PURGED_AT_ONCE;
 use super::writer::Writer;
 use crate::EventKey;
+use crate::clock::LONGEST;
 use crate::store::group::Group;
 use crate::store::{
     Claim, ClaimRequest, ClaimToken, Completion, Dialect, Enlistment, Hold, Store, StoreError, StoreErrorKind,
@@ -89,7 +89,8 @@ impl SqliteStore {
         SqliteStoreBuilder::new()
     }
 
-    /// Deletes everything that has expired, and says how many rows that was. Traffic does the same in small batches, so this is
+    /// Deletes everything that has expired, and says how many rows that was; and the
+    /// [bodies](SqliteStoreBuilder::keep_completed_bodies) of completed events whose time is over. Traffic does the same in small batches, so this is
     /// for operators and for quiet receivers. Events that wait, run or are dead letters do not expire.
     ///
     /// # Errors
@@ -99,15 +100,17 @@ impl SqliteStore {
         let mut all = 0;
         loop {
             let purged = self.unless_locked(|| async { self.writer().purge().await.map_err(|fault| (&fault).into()) });
-            match purged.await? {
-                purged if purged < PURGED_AT_ONCE => return Ok(all + purged),
-                purged => all += purged,
+            let purged = purged.await?;
+            all += purged.rows;
+            if !purged.leaves_more() {
+                return Ok(all);
             }
         }
     }
 
     /// The statements that create the tables, their indexes and triggers, for teams that run their own migrations. Where they
-    /// exist, the store creates nothing.
+    /// exist, the store creates nothing. A table of an earlier release gets the columns and indexes that it lacks when the store is opened;
+    /// both releases can use it from then on. Making an index of a large table takes some seconds, during which nobody else can write.
     #[must_use]
     pub fn schema_sql(&self) -> &str {
         &self.writer().statements.schema
@@ -137,21 +140,29 @@ impl SqliteStore {
     where
         F: Future<Output = Result<T, StoreError>>,
     {
-        let until = Instant::now() + self.lock_wait;
-        let mut pause = FIRST_PAUSE;
-        let mut kind = StoreErrorKind::Locked;
-        loop {
-            match ask().await {
-                Err(error) if error.kind() == StoreErrorKind::Locked => {}
-                Err(error) if error.kind() == StoreErrorKind::TimedOut => kind = StoreErrorKind::TimedOut,
-                answer => return answer,
-            }
-            if Instant::now() >= until {
-                return Err(StoreError::new(kind));
-            }
-            tokio::time::sleep_until(until.min(Instant::now() + pause)).await;
-            pause = (pause * 2).min(LONGEST_PAUSE);
+        unless_locked_for(self.lock_wait, ask).await
+    }
+}
+
+/// The same for any wait, as long as it can be counted with.
+pub(super) async fn unless_locked_for<T, F>(wait: Duration, ask: impl Fn() -> F) -> Result<T, StoreError>
+where
+    F: Future<Output = Result<T, StoreError>>,
+{
+    let until = Instant::now() + wait.min(LONGEST);
+    let mut pause = FIRST_PAUSE;
+    let mut kind = StoreErrorKind::Locked;
+    loop {
+        match ask().await {
+            Err(error) if error.kind() == StoreErrorKind::Locked => {}
+            Err(error) if error.kind() == StoreErrorKind::TimedOut => kind = StoreErrorKind::TimedOut,
+            answer => return answer,
         }
+        if Instant::now() >= until {
+            return Err(StoreError::new(kind));
+        }
+        tokio::time::sleep_until(until.min(Instant::now() + pause)).await;
+        pause = (pause * 2).min(LONGEST_PAUSE);
     }
 }
 

@@ -32,6 +32,11 @@ impl Table {
         Ok(Self(name.into()))
     }
 
+    /// As it was given, not quoted.
+    pub(super) fn name(&self) -> &str {
+        &self.0
+    }
+
     pub(super) fn suffixed(&self, suffix: &'static str) -> Suffixed<'_> {
         Suffixed(self, suffix)
     }

@@ -3,6 +3,7 @@
 use sqlx::sqlite::SqliteRow;
 use sqlx::{AssertSqlSafe, Row as _};
 
+use super::bodies::Bodies;
 use super::leasing;
 use super::record::State;
 use super::schema;
@@ -72,6 +73,34 @@ pub(super) fn matching(filter: &Filter, state: EventState, now: &Now) -> Fragmen
     fragment
 }
 
+/// The condition for a completed event that can run again: its body is kept, and not for too long already.
+fn has_body(table: &Table, bodies: Bodies, now: &Now) -> Fragment {
+    let mut fragment = Fragment::default();
+    fragment.push(&format!("EXISTS (SELECT 1 FROM {} WHERE id = parcel)", schema::parcels(table)), []);
+    if let Some(gone) = bodies.gone_by(now) {
+        fragment.push(" AND processed_at > ?", [Value::Number(gone)]);
+    }
+    fragment
+}
+
+/// Events in `state` that a filter means, and that can be requeued.
+pub(super) fn requeuable(table: &Table, bodies: Bodies, filter: &Filter, state: EventState, now: &Now) -> Fragment {
+    let mut fragment = matching(filter, state, now);
+    if state == EventState::Completed {
+        fragment.push(" AND ", []).append(has_body(table, bodies, now));
+    }
+    fragment
+}
+
+/// How many completed events a filter means that cannot be requeued.
+pub(super) fn without_body(table: &Table, bodies: Bodies, filter: &Filter, now: &Now) -> Fragment {
+    let mut fragment = Fragment::default();
+    fragment.push(&format!("SELECT count(*) FROM {table} WHERE "), []);
+    fragment.append(matching(filter, EventState::Completed, now));
+    fragment.push(" AND NOT (", []).append(has_body(table, bodies, now)).push(")", []);
+    fragment
+}
+
 /// Those of `states` that a filter means.
 pub(super) fn states(filter: &Filter, states: &[EventState]) -> Vec<EventState> {
     states.iter().copied().filter(|state| filter.state.is_none_or(|wanted| wanted == *state)).collect()
@@ -92,14 +121,20 @@ pub(super) fn list(table: &Table, filter: &Filter, page: &Page, now: &Now) -> Fr
     fragment
 }
 
-pub(super) fn get(table: &Table, key: &EventKey, now: &Now) -> Fragment {
+pub(super) fn get(table: &Table, bodies: Bodies, key: &EventKey, now: &Now) -> Fragment {
     let parcels = schema::parcels(table);
     let mut fragment = Fragment::default();
     fragment.push(
         &format!(
-            "SELECT {COLUMNS}, failures, head, body FROM {table} LEFT JOIN {parcels} ON {parcels}.id = {table}.parcel \
-             WHERE key = ? AND arrival IS NOT NULL AND expires_at > ?"
+            "SELECT {COLUMNS}, failures, head, body FROM {table} LEFT JOIN {parcels} ON {parcels}.id = {table}.parcel"
         ),
+        [],
+    );
+    if let Some(gone) = bodies.gone_by(now) {
+        fragment.push(" AND NOT (state = 'completed' AND processed_at <= ?)", [Value::Number(gone)]);
+    }
+    fragment.push(
+        " WHERE key = ? AND arrival IS NOT NULL AND expires_at > ?",
         [Value::Text(key.as_str().to_owned()), Value::Number(now.wall)],
     );
     fragment

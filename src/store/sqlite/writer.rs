@@ -7,7 +7,8 @@ use tokio::sync::{Mutex, Notify};
 
 use super::connect::Database;
 use super::fault::{Fault, is_sound};
-use super::leasing::{self, Wanted};
+use super::leasing::Wanted;
+use super::picking;
 use super::plan::{Plan, Stored};
 use super::question::{Answer, Question};
 use super::statements::{self, PURGED_AT_ONCE, Statement, Statements};
@@ -39,6 +40,21 @@ struct Session {
     next_purge: Instant,
 }
 
+/// How much a purge has deleted.
+#[derive(Clone, Copy)]
+pub(super) struct Purged {
+    pub(super) rows: u64,
+    /// Of completed events whose records stay.
+    bodies: u64,
+}
+
+impl Purged {
+    /// Whether there may be more to delete.
+    pub(super) fn leaves_more(self) -> bool {
+        self.rows.max(self.bodies) >= PURGED_AT_ONCE
+    }
+}
+
 impl Writer {
     pub(super) fn new(database: Database, statements: Statements, times: Times) -> Self {
         let session = Session { connection: None, next_purge: times.monotonic() };
@@ -53,8 +69,8 @@ impl Writer {
         Ok(())
     }
 
-    /// Deletes some expired rows and says how many; fewer than [`PURGED_AT_ONCE`] if there are no more.
-    pub(super) async fn purge(&self) -> Result<u64, Fault> {
+    /// Deletes some of what has expired, and says how much.
+    pub(super) async fn purge(&self) -> Result<Purged, Fault> {
         let mut session = self.session.lock().await;
         let mut connection = self.connection(&mut session).await?;
         let purged = self.purge_some(&mut connection).await;
@@ -79,12 +95,27 @@ impl Writer {
     pub(super) async fn lease(&self, wanted: &Wanted) -> Result<Vec<Leased>, Fault> {
         let mut session = self.session.lock().await;
         let mut connection = self.connection(&mut session).await?;
-        let lease = self.statements.leases.lease(wanted, &self.times.now());
-        let rows = connection.fetch_all(lease).await.map_err(Fault::from);
-        if is_sound(&rows) {
+        let leased = self.take_due(&mut connection, wanted).await;
+        if is_sound(&leased) {
             session.connection = Some(connection);
         }
-        Ok(leasing::read(&rows?)?)
+        leased
+    }
+
+    /// Again, if all that was taken could not be read: there may be others behind.
+    async fn take_due(&self, connection: &mut SqliteConnection, wanted: &Wanted) -> Result<Vec<Leased>, Fault> {
+        let leases = &self.statements.leases;
+        for _ in 0..ATTEMPTS {
+            let mut transaction = connection.begin_with("BEGIN IMMEDIATE").await?;
+            let now = self.times.now();
+            let picked = picking::pick(&mut transaction, &leases.pick, wanted, &now).await?;
+            let taken = leases.take(&mut transaction, &picked, wanted, &now).await?;
+            transaction.commit().await?;
+            if !taken.events.is_empty() || taken.unreadable == 0 {
+                return Ok(taken.events);
+            }
+        }
+        Ok(Vec::new())
     }
 
     async fn connection(&self, session: &mut Session) -> Result<SqliteConnection, Fault> {
@@ -180,14 +211,20 @@ impl Writer {
     }
 
     async fn purge_if_due(&self, connection: &mut SqliteConnection, next: &mut Instant) -> Result<(), Fault> {
-        if self.times.monotonic() >= *next && self.purge_some(connection).await? < PURGED_AT_ONCE {
+        if self.times.monotonic() >= *next && !self.purge_some(connection).await?.leaves_more() {
             *next = self.times.monotonic() + PURGE_EVERY;
         }
         Ok(())
     }
 
-    async fn purge_some(&self, connection: &mut SqliteConnection) -> Result<u64, Fault> {
-        Ok(connection.execute(self.statements.purge(&self.times.now())).await?.rows_affected())
+    async fn purge_some(&self, connection: &mut SqliteConnection) -> Result<Purged, Fault> {
+        let now = self.times.now();
+        let rows = connection.execute(self.statements.purge(&now)).await?.rows_affected();
+        let bodies = match self.statements.purge_bodies(&now) {
+            Some(purge) => connection.execute(purge).await?.rows_affected(),
+            None => 0,
+        };
+        Ok(Purged { rows, bodies })
     }
 }
 

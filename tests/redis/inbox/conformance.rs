@@ -1,5 +1,7 @@
 //! The contract of every inbox, on Redis.
 
+use std::time::Duration;
+
 use tower_webhook::testing::conformance;
 
 use crate::harness::{Shifting, cluster_pool, pool};
@@ -9,6 +11,15 @@ use crate::support::redis_server::{RedisCluster, RedisServer};
 async fn inbox_on_one_server_conforms() {
     let servers = [RedisServer::start()];
     conformance::inbox::run(&Shifting::new(pool(&servers[0]), &servers, "inbox").await).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn completed_bodies_end_before_their_records() {
+    let servers = [RedisServer::start()];
+    for kept in [Duration::from_secs(60), Duration::ZERO] {
+        let harness = Shifting::new(pool(&servers[0]), &servers, "bodies").await.keeping_bodies(kept);
+        conformance::inbox::bodies::run(&harness, kept).await;
+    }
 }
 
 /// All keys begin with a name in braces, which decides about the node.

@@ -1,7 +1,7 @@
 //! Events that a worker leaves to others: many of them, and none loses its place.
 
 use tower_webhook::EventKey;
-use tower_webhook::inbox::{Filter, Inbox, LeaseRequest, Leased};
+use tower_webhook::inbox::{Filter, Inbox, KindLimits, LeaseRequest, Leased};
 use tower_webhook::store::{ClaimRequest, ClaimToken, Hold, RedisStore, Store};
 
 use super::site::{LEASE, PREFIX, accept, accept_all, ids, lease, parcel, store_on};
@@ -9,7 +9,8 @@ use crate::support::redis_server::RedisServer;
 
 async fn lease_but(store: &RedisStore, limit: usize, types: &[Box<str>]) -> Vec<Leased> {
     let mut request = LeaseRequest::new(limit, LEASE);
-    request.except_types = types;
+    let limits = types.iter().fold(KindLimits::new(usize::MAX), |limits, kind| limits.with(kind.clone(), 0));
+    request.per_type = Some(&limits);
     store.lease(&request).await.expect("an answer")
 }
 

@@ -8,7 +8,7 @@ use tower_webhook::testing::conformance::Harness;
 
 use super::site::{LEASE, PREFIX, RETENTION, accept_all, ids, lease, listed, now, parcel, store_on};
 use crate::harness::{Shifting, pool, pool_of};
-use crate::receiver::key;
+use crate::receiver::{eventually, key};
 use crate::support::redis_server::RedisServer;
 
 async fn accept_ordered(store: &RedisStore, id: &str) {
@@ -41,13 +41,13 @@ fn record(id: &str) -> String {
 /// Whichever command it is that the server refuses in the middle of a script.
 #[tokio::test(flavor = "multi_thread")]
 async fn failed_lease_loses_nothing() {
-    for forbidden in ["rpush", "zadd", "set", "xack", "xclaim", "zrem", "sadd", "hset", "xinfo"] {
+    for forbidden in ["zadd", "set", "zrem", "hget", "hset", "zrangebyscore", "xrange", "xrevrange", "get", "sadd"] {
         let server = RedisServer::start();
         server.command(&["ACL", "SETUSER", "weak", "on", ">pw", "~*", "&*", "+@all"]);
         let url = format!("redis://weak:pw@{}/", server.address());
         let weak = RedisStore::builder(pool_of(&url)).prefix(PREFIX).build();
         let strong = store_on(&server);
-        // One that is due beside the stream, and one whose lease lapses.
+        // One that was put back, and one whose lease lapses.
         accept_all(&strong, ["back".to_owned(), "lapsed".to_owned()]).await;
         let first = lease(&strong, 2).await;
         assert_eq!(strong.release(&first[0].key, first[0].token).await.expect("an answer"), Hold::Held);
@@ -59,9 +59,9 @@ async fn failed_lease_loses_nothing() {
         }
         accept_all(&strong, ["2".to_owned()]).await;
         server.command(&["ACL", "SETUSER", "weak", &format!("-{forbidden}")]);
-        for _ in 0..3 {
+        for attempt in 0..3 {
             let failed = weak.lease(&LeaseRequest::new(10, LEASE)).await;
-            assert!(failed.is_err() || forbidden == "hset" || forbidden == "xinfo", "{forbidden}: {failed:?}");
+            assert!(failed.is_err() || attempt > 0 || forbidden == "sadd", "{forbidden}: {failed:?}");
         }
         // What was leased, and not told to anybody, lapses.
         let mut all = run_all(&strong).await;
@@ -113,36 +113,38 @@ async fn event_without_its_record_is_run_wherever_it_is() {
     let hold = store.complete(&leased[2].claim(LEASE), &Completion::succeeded("OK", RETENTION)).await;
     assert_eq!(hold.expect("an answer"), Hold::Held);
     let mut all = run_all(&store).await;
-    assert_eq!(all, ["b", "back"]);
+    assert_eq!(all, ["back", "b"], "by their arrival");
     let clock = Shifting::new(pool(&server), std::slice::from_ref(&server), "inbox").await;
     clock.pass(LEASE * 2).await;
     all = run_all(&store).await;
     assert_eq!(all, ["lapsed"]);
 }
 
-/// The consumer group is gone: what runs is not handed out again before its lease ends, and then it is.
+/// Somebody deleted the key that says what runs: nothing is handed out again before a lease would end, and then it is.
 #[tokio::test(flavor = "multi_thread")]
-async fn lost_group_is_made_anew_and_nothing_runs_twice() {
+async fn running_events_that_are_listed_nowhere_run_again_after_a_while() {
     let server = RedisServer::start();
     let store = store_on(&server);
-    accept_all(&store, (1..=4).map(|n| n.to_string())).await;
+    accept_all(&store, (1..=3).map(|n| n.to_string())).await;
     for id in ["a", "b"] {
         accept_ordered(&store, id).await;
     }
     let leased = lease(&store, 10).await;
-    assert_eq!(ids(&leased), ["1", "2", "3", "4", "a"]);
-    let later = store.retry(&leased[2].claim(LEASE), LEASE / 2, "flaky").await;
-    assert_eq!(later.expect("an answer"), Hold::Held);
-    assert_eq!(store.release(&leased[3].key, leased[3].token).await.expect("an answer"), Hold::Held);
-    server.command(&["XGROUP", "DESTROY", &format!("{PREFIX}inbox:events"), "workers"]);
-    let again = lease(&store, 10).await;
-    assert_eq!(ids(&again), ["4"], "others run, are not due yet, or wait for their turn");
+    assert_eq!(ids(&leased), ["1", "2", "3", "a"]);
+    server.command(&["DEL", &format!("{PREFIX}inbox:running")]);
     assert!(lease(&store, 10).await.is_empty());
-    for leased in [&leased[0], &leased[4], &again[0]] {
+    for leased in [&leased[0], &leased[3]] {
         let hold = store.complete(&leased.claim(LEASE), &Completion::succeeded("OK", RETENTION)).await;
         assert_eq!(hold.expect("an answer"), Hold::Held);
     }
     assert_eq!(run_all(&store).await, ["b"]);
+    // A store that has only just begun looks at all of them first.
+    let other = store_on(&server);
+    eventually("they are listed again", async || {
+        assert!(lease(&other, 10).await.is_empty());
+        store.counts().await.expect("an answer").running == 2
+    })
+    .await;
     let clock = Shifting::new(pool(&server), std::slice::from_ref(&server), "inbox").await;
     clock.pass(LEASE + Duration::from_secs(1)).await;
     let mut rest = run_all(&store).await;
@@ -190,20 +192,6 @@ async fn events_are_due_at_once_after_the_clock_was_set_back() {
     assert_eq!(store.discard(&Filter::all(), RETENTION).await.expect("an answer"), 1);
 }
 
-/// Written by somebody who knows how, but not quite.
-#[tokio::test(flavor = "multi_thread")]
-async fn unreadable_event_is_left_out() {
-    let server = RedisServer::start();
-    let (store, events) = (store_on(&server), format!("{PREFIX}inbox:events"));
-    accept_all(&store, ["1".to_owned()]).await;
-    let odd = key("odd").to_string();
-    let texts =
-        [&*odd, "", "AAAAAAAAAAA", "noon", "", ""].map(|text| format!("\0\0\0{}{text}", char::from(text.len() as u8)));
-    server.command(&["XADD", &events, "*", "e", &texts.concat(), "b", ""]);
-    accept_all(&store, ["2".to_owned()]).await;
-    assert_eq!(ids(&lease(&store, 10).await), ["1", "2"]);
-}
-
 /// The server does nothing else while it reads them.
 #[tokio::test(flavor = "multi_thread")]
 async fn large_events_come_a_few_at_a_time_and_all_of_them() {
@@ -223,10 +211,10 @@ async fn large_events_come_a_few_at_a_time_and_all_of_them() {
     assert!(lease(&store, 1).await.is_empty());
 }
 
-/// It has lapsed and is renewed, put back or requeued by somebody who may not do all of it.
+/// It has lapsed and is renewed, put back or requeued by a user who may not do all of it.
 #[tokio::test(flavor = "multi_thread")]
 async fn failed_verb_on_an_event_loses_nothing() {
-    for forbidden in ["xclaim", "set", "zrem", "zadd", "xack", "xdel", "xadd"] {
+    for forbidden in ["set", "zrem", "zadd", "xdel", "xadd", "hset", "persist", "zrange"] {
         let server = RedisServer::start();
         server.command(&["ACL", "SETUSER", "weak", "on", ">pw", "~*", "&*", "+@all", &format!("-{forbidden}")]);
         let url = format!("redis://weak:pw@{}/", server.address());

@@ -7,6 +7,7 @@ use axum::body::Body;
 use axum::routing::post;
 use tower::ServiceExt;
 use tower_webhook::inbox::{EventState, Filter, Inbox, KeptEvent, LeaseRequest, Leased, Page, Parcel};
+use tower_webhook::store::redis::RedisStoreBuilder;
 use tower_webhook::store::{Claim, ClaimRequest, ClaimToken, RedisStore, StoreError};
 use tower_webhook::testing::{ManualClock, TestSender};
 use tower_webhook::worker::RetryPolicy;
@@ -24,12 +25,16 @@ pub(super) const PREFIX: &str = "inbox.0:";
 
 /// A store with connections of its own, as another process has it.
 pub(super) fn store_on(server: &RedisServer) -> RedisStore {
-    RedisStore::builder(pool(server)).prefix(PREFIX).timeout(Duration::from_secs(10)).build()
+    builder_on(server).build()
 }
 
-pub(super) struct Site {
+pub(super) fn builder_on(server: &RedisServer) -> RedisStoreBuilder {
+    RedisStore::builder(pool(server)).prefix(PREFIX).timeout(Duration::from_secs(10))
+}
+
+pub(crate) struct Site {
     pub(super) store: RedisStore,
-    pub(super) handler: Handler,
+    pub(crate) handler: Handler,
     handlers: Router,
     app: Router,
     sender: TestSender,
@@ -37,7 +42,11 @@ pub(super) struct Site {
 
 impl Site {
     pub(super) fn on(server: &RedisServer) -> Self {
-        let (store, clock) = (store_on(server), ManualClock::at_unix(NOW));
+        Self::over(store_on(server))
+    }
+
+    pub(crate) fn over(store: RedisStore) -> Self {
+        let clock = ManualClock::at_unix(NOW);
         let handler = Handler::new();
         let running = handler.clone();
         let handlers = Router::new()
@@ -46,13 +55,22 @@ impl Site {
         Self { store, handler, handlers, app, sender: TestSender::new(scheme()).clock(clock) }
     }
 
-    pub(super) async fn deliver(&self, id: &str) -> Answer {
-        let delivery = self.sender.deliver(body(id));
+    pub(crate) async fn deliver(&self, id: &str) -> Answer {
+        self.deliver_body(body(id)).await
+    }
+
+    /// With so many bytes more.
+    pub(super) async fn deliver_large(&self, id: &str, length: usize) -> Answer {
+        self.deliver_body(body(id).replace('{', &format!(r#"{{"x":"{}","#, "x".repeat(length)))).await
+    }
+
+    async fn deliver_body(&self, body: String) -> Answer {
+        let delivery = self.sender.deliver(body);
         Answer::read(self.app.clone().oneshot(delivery.request::<Body>()).await.expect("a router cannot fail")).await
     }
 
     /// Three attempts without a pause.
-    pub(super) fn worker(&self) -> Worker<Router> {
+    pub(crate) fn worker(&self) -> Worker<Router> {
         let retries = RetryPolicy::new().max_attempts(3).first_pause(Duration::ZERO);
         let worker = Worker::new(self.store.clone(), self.handlers.clone()).retries(retries);
         worker.lease(LEASE).and_then(|worker| worker.poll_every(Duration::from_millis(20))).expect("a configuration")

@@ -1,66 +1,96 @@
-//! An entry of the stream, as it is written and read, and what is known of an event with its record.
+//! What is kept of an event, as it is written and read: an entry of the stream, and the parcel.
 
-use bytes::{Buf, Bytes};
+use bytes::{Buf, BufMut, Bytes, BytesMut};
 use deadpool_redis::redis::{FromRedisValue, RedisError, Value, from_redis_value};
 
 use super::super::fault::Fault;
 use super::super::record::{self, Place, Record, State, Unreadable};
 use crate::EventKey;
-use crate::inbox::{EventState, KeptEvent, Order, Parcel, from_unix_millis, log, unix_millis};
+use crate::inbox::{EventState, KeptEvent, Order, Parcel, from_unix_millis, unix_millis};
 use crate::store::ClaimRequest;
+
+/// How entries are written. Every version begins with the version, the key, the order and the name of the parcel.
+const VERSION: &str = "1";
+
+/// How many texts an entry has: those, and the type, the fingerprint, the time, the sequence, and how long the parcel is.
+const TEXTS: usize = 9;
 
 /// An entry of the stream.
 pub(super) struct Entry {
     pub(super) key: EventKey,
     pub(super) event_type: Option<Box<str>>,
-    pub(super) parcel: Parcel,
+    pub(super) parcel_name: String,
+    pub(super) parcel_length: usize,
+    received: i64,
+    order: Option<Order>,
 }
 
-/// How many texts an entry begins with: key, type, fingerprint, time, order and sequence, as the scripts read them.
-const TEXTS: usize = 6;
-
 impl Entry {
-    /// Reads what [`parts`] wrote, and the body.
-    pub(super) fn read(parts: Vec<u8>, body: Vec<u8>) -> Result<Self, Unreadable> {
-        let mut parts = Bytes::from(parts);
-        let mut texts = [const { String::new() }; TEXTS];
-        for text in &mut texts {
-            *text = take_text(&mut parts)?;
+    /// Reads what [`facts`] wrote.
+    pub(super) fn read(facts: &[u8]) -> Result<Self, Unreadable> {
+        let [version, key_text, order, parcel_name, event_type, _, received, sequence, length] = texts(facts)?;
+        if version != VERSION {
+            return Err(Unreadable);
         }
-        let [key_text, event_type, _, received, order, sequence] = texts;
-        let mut parcel = Parcel::new(parts, body, from_unix_millis(number(&received)?));
-        parcel.order = of_text(&order).map(|order| Order { sequence: of_sequence(&sequence), ..Order::of(order) });
-        Ok(Self { key: key(&key_text)?, event_type: of_text(&event_type).map(Into::into), parcel })
+        Ok(Self {
+            key: key(&key_text)?,
+            event_type: of_text(&event_type).map(Into::into),
+            parcel_name,
+            parcel_length: length.parse().map_err(|_| Unreadable)?,
+            received: number(&received)?,
+            order: of_text(&order).map(|order| Order { sequence: of_sequence(&sequence), ..Order::of(order) }),
+        })
+    }
+
+    /// A parcel in which head and body are still missing.
+    pub(super) fn no_parcel(&self) -> Parcel {
+        Parcel::new(Bytes::new(), Bytes::new(), from_unix_millis(self.received))
+    }
+
+    /// The parcel of this entry, from what [`write_parcel`] wrote.
+    pub(super) fn parcel(&self, value: Vec<u8>) -> Result<Parcel, Unreadable> {
+        let mut value = Bytes::from(value);
+        let head = take(&mut value)?;
+        let parcel = Parcel::new(head, value, from_unix_millis(self.received));
+        Ok(Parcel { order: self.order.clone(), ..parcel })
     }
 }
 
-/// All of an entry but its body: the texts, each behind its length, and the head.
-pub(super) fn parts(claim: &ClaimRequest<'_>, parcel: &Parcel) -> Vec<u8> {
+/// All of an event that its entry says.
+pub(super) fn facts(claim: &ClaimRequest<'_>, parcel: &Parcel, parcel_length: usize) -> Vec<u8> {
     let order = parcel.order.as_ref();
     let texts: [&str; TEXTS] = [
+        VERSION,
         claim.key.as_str(),
+        &text(order.map(|order| &*order.key)),
+        &record::token(claim.token),
         &text(claim.event_type),
         &record::fingerprint(claim.fingerprint),
         &unix_millis(parcel.received_at).to_string(),
-        &text(order.map(|order| &*order.key)),
         &order.and_then(|order| order.sequence).map_or_else(String::new, sequence),
+        &parcel_length.to_string(),
     ];
-    let length = texts.iter().map(|text| size_of::<u32>() + text.len()).sum::<usize>() + parcel.head.len();
-    let mut parts = Vec::with_capacity(length);
+    let mut facts = Vec::with_capacity(texts.iter().map(|text| size_of::<u32>() + text.len()).sum());
     for text in texts {
-        parts.extend((text.len() as u32).to_be_bytes());
-        parts.extend(text.as_bytes());
+        facts.put_u32(text.len() as u32);
+        facts.put_slice(text.as_bytes());
     }
-    parts.extend(&parcel.head);
-    parts
+    facts
 }
 
-fn take_text(parts: &mut Bytes) -> Result<String, Unreadable> {
-    let length = parts.try_get_u32().map_err(|_| Unreadable)? as usize;
-    if length > parts.len() {
-        return Err(Unreadable);
-    }
-    String::from_utf8(parts.split_to(length).into()).map_err(|_| Unreadable)
+/// Head and body, in one value.
+pub(super) fn write_parcel(parcel: &Parcel) -> Bytes {
+    let mut value = BytesMut::with_capacity(size_of::<u32>() + parcel.head.len() + parcel.body.len());
+    value.put_u32(parcel.head.len() as u32);
+    value.put_slice(&parcel.head);
+    value.put_slice(&parcel.body);
+    value.freeze()
+}
+
+/// The key that an entry of any version names, as text.
+pub(super) fn key_text(facts: &[u8]) -> Result<String, Unreadable> {
+    let [_, key] = texts(facts)?;
+    Ok(key)
 }
 
 /// What is known of an event without its parcel.
@@ -73,7 +103,7 @@ pub(super) fn kept(key_text: &str, event_type: &str, received: &str, record: &[u
     event.state = match found.state {
         State::Completed => EventState::Completed,
         State::Failed => EventState::Dead,
-        State::Accepted if place.rest.starts_with('w') => EventState::Waiting,
+        State::Accepted if is_waiting(record) => EventState::Waiting,
         State::Accepted | State::Running => EventState::Running,
     };
     match event.state {
@@ -86,14 +116,9 @@ pub(super) fn kept(key_text: &str, event_type: &str, received: &str, record: &[u
     Ok(event)
 }
 
-/// What is known of an event, all of it.
-pub(super) fn kept_whole(entry: Entry, record: &[u8], failures: Option<&[u8]>) -> Result<KeptEvent, Fault> {
-    let Entry { key, event_type, parcel } = entry;
-    let received = unix_millis(parcel.received_at).to_string();
-    let mut event = kept(key.as_str(), &text(event_type.as_deref()), &received, record)?;
-    event.failures = failures.map(|log| log::read(&String::from_utf8_lossy(log))).unwrap_or_default();
-    event.parcel = Some(parcel);
-    Ok(event)
+/// Whether the record of an inbox's event says that it waits.
+pub(super) fn is_waiting(record: &[u8]) -> bool {
+    Place::read(record).is_some_and(|place| place.rest.starts_with('w'))
 }
 
 /// A text that may be absent, so that it can be told from an empty one.
@@ -101,13 +126,32 @@ pub(super) fn text(text: Option<&str>) -> String {
     text.map_or_else(String::new, |text| format!(":{text}"))
 }
 
+pub(super) fn read<T: FromRedisValue>(value: Value) -> Result<T, Fault> {
+    from_redis_value(value).map_err(|error| RedisError::from(error).into())
+}
+
+/// The first texts of an entry.
+fn texts<const N: usize>(facts: &[u8]) -> Result<[String; N], Unreadable> {
+    let mut facts = Bytes::copy_from_slice(facts);
+    let mut texts = [const { String::new() }; N];
+    for text in &mut texts {
+        *text = String::from_utf8(take(&mut facts)?.into()).map_err(|_| Unreadable)?;
+    }
+    Ok(texts)
+}
+
+/// What is behind its own length.
+fn take(bytes: &mut Bytes) -> Result<Bytes, Unreadable> {
+    let length = bytes.try_get_u32().map_err(|_| Unreadable)? as usize;
+    if length > bytes.len() {
+        return Err(Unreadable);
+    }
+    Ok(bytes.split_to(length))
+}
+
 /// A sequence as twenty digits, which sort as the numbers do: in Lua a number has 53 bits.
 fn sequence(sequence: i64) -> String {
     format!("{:020}", sequence.wrapping_sub(i64::MIN).cast_unsigned())
-}
-
-pub(super) fn read<T: FromRedisValue>(value: Value) -> Result<T, Fault> {
-    from_redis_value(value).map_err(|error| RedisError::from(error).into())
 }
 
 fn of_sequence(text: &str) -> Option<i64> {
@@ -143,18 +187,24 @@ mod tests {
     }
 
     #[test]
-    fn entries_come_back_as_written_and_nothing_less() {
+    fn entries_and_parcels_come_back_as_written_and_nothing_less() {
         let key = EventKey::new("/hook", Some("ténant"), "evt_1");
         let claim = ClaimRequest::new(&key, ClaimToken::random(), Duration::ZERO).event_type(Some("invoice.paid"));
         let plain = Parcel::new("a head", vec![0, 255, b'\n'], from_unix_millis(1_700_000_000_123));
         let ordered = plain.clone().ordered(Order { sequence: Some(-3), ..Order::of("sub_1") });
         for parcel in [plain, ordered] {
-            let parts = parts(&claim, &parcel);
-            let entry = Entry::read(parts.clone(), parcel.body.to_vec()).expect("an entry");
+            let value = write_parcel(&parcel);
+            let facts = facts(&claim, &parcel, value.len());
+            let entry = Entry::read(&facts).expect("an entry");
             assert_eq!((&entry.key, entry.event_type.as_deref()), (&key, Some("invoice.paid")));
-            assert_eq!(entry.parcel, parcel);
-            for length in 0..parts.len() - "a head".len() {
-                assert!(Entry::read(parts[..length].to_vec(), Vec::new()).is_err(), "{length} bytes of it");
+            assert_eq!((entry.parcel_name.as_str(), entry.parcel_length), (&*record::token(claim.token), 13));
+            assert_eq!(entry.parcel(value.to_vec()), Ok(parcel));
+            assert_eq!(key_text(&facts).as_deref(), Ok(key.as_str()));
+            for length in 0..facts.len() {
+                assert!(Entry::read(&facts[..length]).is_err(), "{length} bytes of it");
+            }
+            for length in 0..4 + "a head".len() {
+                assert!(entry.parcel(value[..length].to_vec()).is_err(), "{length} bytes of the parcel");
             }
         }
     }

@@ -1,105 +1,153 @@
+//! Leasing in a task of its own: what is leased comes to a worker, or is put back.
+
 use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::sync::oneshot;
+use tokio::time::{sleep, timeout};
 
 use super::super::fault::{Fault, NoConnection};
 use super::super::record::{self, milliseconds};
 use super::super::store::{Shared, Way};
-use super::entry::{Entry, read, text};
+use super::entry::{read, text};
+use super::handing::{Held, Row, UNREADABLE};
 use super::scripts;
-use crate::inbox::{LAPSED, LeaseRequest, Leased};
+use crate::inbox::{KindLimits, LAPSED, LeaseRequest, Leased};
 use crate::store::ClaimToken;
 use crate::store::handed::{Handed, PutBack};
+use crate::telemetry;
 
-/// What one script hands out at the most: the server does nothing else meanwhile.
-const MOST: usize = 512;
+/// How many events one script leases at the most: the server does nothing else meanwhile.
+const MOST: usize = 256;
 
-/// The longest lease, in milliseconds: 31 years, as in the scripts.
+/// The longest lease, in milliseconds: 31 years.
 pub(super) const LONGEST_LEASE: u64 = 1_000_000_000_000;
 
+/// How many scripts one lease runs that lease nothing, because they had to put something right.
+const MOST_SCRIPTS: usize = 64;
+
+/// How often it is tried to put an event back, with a pause after each time. After that its lease ends by itself.
+const PUT_BACK_TRIES: usize = 60;
+const PUT_BACK_PAUSE: Duration = Duration::from_millis(500);
+
+/// A lease, as its task has it.
+struct Leasing {
+    shared: Arc<Shared>,
+    events: String,
+    arguments: Vec<String>,
+    tokens: Vec<ClaimToken>,
+}
+
+/// The rows, the keys of events that were given up, how far everything was looked at, whether there may be more, and whether events are
+/// to be purged.
+type Found = (Vec<Row>, Vec<String>, Option<String>, bool, bool);
+
 impl Shared {
-    /// Asks in a task of its own: if whoever wants them leaves before they come, the events are put back.
+    /// Asks in a task of its own, which outlives the caller: events that come after it has given up are put back.
     pub(super) async fn lease(self: &Arc<Self>, request: &LeaseRequest<'_>) -> Result<Vec<Leased>, Fault> {
         let events = self.events()?;
         if request.limit == 0 {
             return Ok(Vec::new());
         }
         let tokens: Vec<_> = (0..request.limit.min(MOST)).map(|_| record::leased_token()).collect();
-        let (shared, arguments) = (self.clone(), self.lease_arguments(request, &tokens));
-        let asking = tokio::spawn(async move {
-            let leased = shared.lease_under(&events, &arguments, &tokens).await;
-            leased.map(|leased| Handed::new(leased, shared))
-        });
+        let arguments = self.lease_arguments(request, &tokens);
+        let leasing = Leasing { shared: self.clone(), events, arguments, tokens };
+        let (coming, handed) = oneshot::channel();
+        tokio::spawn(leasing.run(coming));
         // It only ends early with the runtime.
-        let handed = asking.await.unwrap_or_else(|_| Err(NoConnection::Abandoned.into()));
+        let handed = handed.await.unwrap_or_else(|_| Err(NoConnection::Abandoned.into()));
         Ok(handed?.take())
     }
 
-    async fn lease_under(
-        &self,
-        events: &str,
-        arguments: &[String],
-        tokens: &[ClaimToken],
-    ) -> Result<Vec<Leased>, Fault> {
-        loop {
-            let (leased, has_more) = self.lease_some(events, arguments, tokens).await?;
-            // Much was read that is for others, and is out of the way now.
-            if !leased.is_empty() || !has_more {
-                return Ok(leased);
-            }
-        }
-    }
-
-    async fn lease_some(
-        &self,
-        events: &str,
-        arguments: &[String],
-        tokens: &[ClaimToken],
-    ) -> Result<(Vec<Leased>, bool), Fault> {
-        let arguments: Vec<&[u8]> = arguments.iter().map(String::as_bytes).collect();
-        let (reply, _) = self.run(Way::Shared, &scripts::LEASE.call(events, &arguments)).await?;
-        let (rows, position, has_more): (Vec<Row>, Option<String>, bool) = read(reply)?;
-        if let Some(position) = position {
-            self.listener.read_up_to(position);
-        }
-        // One that cannot be read is left out, and its lease lapses: it must not hold up others.
-        let leased = rows.into_iter().zip(tokens).filter_map(|(row, token)| leased(row, *token).ok());
-        Ok((leased.collect(), has_more))
-    }
-
     fn lease_arguments(&self, request: &LeaseRequest<'_>, tokens: &[ClaimToken]) -> Vec<String> {
-        let LeaseRequest { endpoints, except_endpoints, except_types, .. } = request;
-        let numbers = [endpoints, except_endpoints, except_types].map(|names| names.len().to_string());
         let mut arguments = vec![
             self.prefix.to_string(),
             tokens.len().to_string(),
             milliseconds(request.lease).min(LONGEST_LEASE).to_string(),
             LAPSED.to_owned(),
+            UNREADABLE.to_owned(),
+            request.endpoints.len().to_string(),
         ];
-        arguments.extend(numbers);
-        arguments.extend(endpoints.iter().chain(*except_endpoints).map(ToString::to_string));
-        arguments.extend(except_types.iter().map(|name| text(Some(name))));
+        arguments.extend(request.endpoints.iter().map(ToString::to_string));
+        add_limits(&mut arguments, request.per_endpoint, str::to_owned);
+        add_limits(&mut arguments, request.per_type, |kind| text(Some(kind)));
         arguments.extend(tokens.iter().map(|token| record::token(*token)));
         arguments
     }
+
+    /// Has events wait again that no worker knows of: by the keys of their claims, and their tokens.
+    pub(super) fn put_back_soon(self: &Arc<Self>, events: Vec<(String, ClaimToken)>) {
+        if events.is_empty() {
+            return;
+        }
+        let shared = self.clone();
+        tokio::spawn(async move {
+            for (claim, token) in events {
+                shared.release_patiently(&claim, token).await;
+            }
+        });
+    }
+
+    async fn release_patiently(&self, claim: &str, token: ClaimToken) {
+        for _ in 0..PUT_BACK_TRIES {
+            if self.end(&scripts::PUT_BACK, Way::Shared, claim, token, &[]).await.is_ok() {
+                return;
+            }
+            sleep(PUT_BACK_PAUSE).await;
+        }
+    }
+}
+
+impl Leasing {
+    async fn run(self, coming: oneshot::Sender<Result<Handed<Arc<Shared>>, Fault>>) {
+        let shared = self.shared.clone();
+        let mut asking = Box::pin(self.ask());
+        let held = match timeout(shared.timeout, &mut asking).await {
+            Ok(Ok(held)) => held,
+            Ok(Err(fault)) => return drop(coming.send(Err(fault))),
+            Err(_) => {
+                drop(coming.send(Err(Fault::TimedOut)));
+                let late = asking.await.unwrap_or_default();
+                return shared.put_back_soon(late.iter().filter_map(|held| held.name(&shared)).collect());
+            }
+        };
+        let handed = shared.hand_over(held).await.map(|leased| Handed::new(leased, shared));
+        // If the caller has left, they are dropped here, and put back.
+        drop(coming.send(handed));
+    }
+
+    async fn ask(self) -> Result<Vec<Held>, Fault> {
+        let Self { shared, events, arguments, tokens } = self;
+        let arguments: Vec<&[u8]> = arguments.iter().map(String::as_bytes).collect();
+        for _ in 0..MOST_SCRIPTS {
+            let (reply, _) = shared.run(Way::Patient, &scripts::LEASE.call(&events, &arguments)).await?;
+            let (rows, given_up, position, has_more, has_expired): Found = read(reply)?;
+            given_up.iter().for_each(|key| telemetry::redis_event_given_up(key, UNREADABLE));
+            shared.keep_house(has_expired);
+            if let Some(position) = position {
+                shared.listener.read_up_to(position);
+            }
+            // Where nothing was leased, something was put right, and is out of the way now.
+            if !rows.is_empty() || !has_more {
+                return Ok(rows.into_iter().zip(tokens).map(|(row, token)| Held { row, token }).collect());
+            }
+        }
+        Ok(Vec::new())
+    }
+}
+
+/// How many of each kind, empty for any number, and of which kinds another number.
+fn add_limits(arguments: &mut Vec<String>, limits: Option<&KindLimits>, name: impl Fn(&str) -> String) {
+    let Some(limits) = limits else {
+        arguments.extend([String::new(), "0".to_owned()]);
+        return;
+    };
+    arguments.extend([limits.each, limits.left.len()].map(|number| number.to_string()));
+    arguments.extend(limits.left.iter().flat_map(|(kind, left)| [name(kind), left.to_string()]));
 }
 
 impl PutBack for Arc<Shared> {
     fn put_back(&self, events: Vec<Leased>) {
-        let shared = self.clone();
-        tokio::spawn(async move {
-            for event in events {
-                let _ = shared.release_leased(&event.key, event.token).await;
-            }
-        });
+        self.put_back_soon(events.into_iter().map(|event| (self.key(&event.key), event.token)).collect());
     }
-}
-
-/// The attempt, whether it is old news, the fingerprint, and what is in the entry.
-type Row = (u32, bool, Vec<u8>, Vec<u8>, Vec<u8>);
-
-fn leased((attempt, superseded, fingerprint, parts, body): Row, token: ClaimToken) -> Result<Leased, Fault> {
-    let Entry { key, event_type, parcel } = Entry::read(parts, body)?;
-    let mut leased = Leased::new(key, token, parcel);
-    (leased.attempt, leased.superseded, leased.event_type) = (attempt, superseded, event_type);
-    leased.fingerprint = record::read_fingerprint(&fingerprint)?;
-    Ok(leased)
 }

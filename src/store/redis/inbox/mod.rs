@@ -1,10 +1,12 @@
 //! The store as an inbox. How it is kept in Redis is told in the [module's documentation](super#the-inbox).
 //!
-//! Read in this order: `accepting` → `leasing` → `settling`; `waking` and `operating` stand beside them. What is atomic is in the
-//! scripts, `lua/`.
+//! Read in this order: `accepting` → `leasing` → `handing` → `settling`; `waking`, `operating` and `housekeeping` stand beside them.
+//! What is atomic is in the scripts, `lua/`.
 
 mod accepting;
 mod entry;
+mod handing;
+mod housekeeping;
 mod leasing;
 mod operating;
 mod scripts;
@@ -14,6 +16,7 @@ mod waking;
 
 pub(super) use self::accepting::Acceptor;
 use self::accepting::Offer;
+pub(super) use self::housekeeping::Housekeeping;
 pub(super) use self::waking::Listener;
 
 use super::fault::Fault;
@@ -21,12 +24,18 @@ use super::store::Shared;
 
 /// What the keys of an inbox begin with, behind the store's prefix. Those of events begin with a digit or a brace.
 const EVENTS: &str = "inbox:events";
+const PARCEL: &str = "inbox:parcel:";
 
 impl Shared {
     /// The key of the stream.
     fn events(&self) -> Result<String, Fault> {
         self.check_slot()?;
         Ok([&*self.prefix, EVENTS].concat())
+    }
+
+    /// The key of a parcel.
+    fn parcel_key(&self, name: &[u8]) -> Vec<u8> {
+        [self.prefix.as_bytes(), PARCEL.as_bytes(), name].concat()
     }
 
     /// On a Cluster, a prefix without a hash tag would have the stream and its events on several nodes.

@@ -1,27 +1,27 @@
 use std::time::{Duration, SystemTime};
 
-use deadpool_redis::redis::Value;
+use deadpool_redis::redis::{self, FromRedisValue, Value};
 
 use super::super::fault::Fault;
-use super::super::record::{self, milliseconds};
+use super::super::record;
 use super::super::script::Script;
 use super::super::store::{Shared, Way};
-use super::entry::{Entry, kept, kept_whole, read};
+use super::entry::{Entry, kept, read};
 use super::scripts;
 use crate::EventKey;
-use crate::inbox::{EventState, Filter, InboxCounts, KeptEvent, Page, from_unix_millis};
+use crate::inbox::{EventState, Filter, InboxCounts, KeptEvent, Page, Requeued, from_unix_millis, log};
 use crate::store::ClaimToken;
 
-/// How many events one script looks at: their bodies pass through its hands.
-const AT_ONCE: usize = 25;
+/// How many events one script looks at, or changes.
+const AT_ONCE: usize = 100;
 
 const DISCARDED: &str = "discarded by an operator";
 
 /// Key, type, when it was received, and the record.
 type Row = (String, String, String, Vec<u8>);
 
-/// The record, what is in the entry, and the attempts that failed.
-type Whole = (Vec<u8>, Vec<u8>, Vec<u8>, Option<Vec<u8>>);
+/// The record, key, type, when it was received, what the entry says, and the attempts that failed.
+type Whole = (Vec<u8>, String, String, String, Vec<u8>, Option<Vec<u8>>);
 
 /// How many are waiting, running, completed and dead, when the oldest that is due was received, in milliseconds since 1970, and the
 /// last arrival.
@@ -30,7 +30,8 @@ type Counted = (i64, u64, u64, u64, Option<i64>, Option<u64>);
 impl Shared {
     pub(super) async fn list(&self, filter: &Filter, page: &Page) -> Result<Vec<KeptEvent>, Fault> {
         if let Some(key) = &filter.key {
-            let found = self.get(key).await?.filter(|event| filter.matches(event));
+            let found = self.get_without_parcel(key).await?.map(|(event, _)| event);
+            let found = found.filter(|event| filter.matches(event));
             let found = found.filter(|event| page.after.is_none_or(|last| event.arrival > last) && page.limit > 0);
             return Ok(found.into_iter().map(listed).collect());
         }
@@ -49,31 +50,53 @@ impl Shared {
     }
 
     pub(super) async fn get(&self, key: &EventKey) -> Result<Option<KeptEvent>, Fault> {
+        let Some((mut event, facts)) = self.get_without_parcel(key).await? else { return Ok(None) };
+        // One that another version wrote is shown without its parcel.
+        if let Ok(entry) = Entry::read(&facts) {
+            let name = self.parcel_key(entry.parcel_name.as_bytes());
+            let (reply, _) = self.ask(Way::Shared, &self.key(key), redis::cmd("GET").arg(name)).await?;
+            let value: Option<Vec<u8>> = read(reply)?;
+            event.parcel = value.map(|value| entry.parcel(value)).transpose()?;
+        }
+        Ok(Some(event))
+    }
+
+    async fn get_without_parcel(&self, key: &EventKey) -> Result<Option<(KeptEvent, Vec<u8>)>, Fault> {
         self.check_slot()?;
         let key = self.key(key);
         let (reply, _) = self.run(Way::Shared, &scripts::GET.call(&key, &[self.prefix.as_bytes()])).await?;
         let found: Option<Whole> = read(reply)?;
-        let Some((record, parts, body, failures)) = found else { return Ok(None) };
-        kept_whole(Entry::read(parts, body)?, &record, failures.as_deref()).map(Some)
+        let Some((record, key, event_type, received, facts, failures)) = found else { return Ok(None) };
+        let mut event = kept(&key, &event_type, &received, &record)?;
+        event.failures = failures.map(|log| log::read(&String::from_utf8_lossy(&log))).unwrap_or_default();
+        Ok(Some((event, facts)))
     }
 
-    pub(super) async fn requeue(&self, filter: &Filter, states: &[EventState]) -> Result<u64, Fault> {
+    pub(super) async fn requeue(&self, filter: &Filter, states: &[EventState]) -> Result<Requeued, Fault> {
         let letters = [if states.contains(&EventState::Completed) { "fc" } else { "f" }];
-        let requeued = self.change(filter, states, &scripts::REQUEUE, &letters, named_anew).await?;
+        let mut all = Requeued::default();
+        let add = |(events, without_body): (u64, u64)| {
+            (all.events, all.without_body) = (all.events + events, all.without_body + without_body);
+        };
+        self.change(filter, states, &scripts::REQUEUE, &letters, named_anew, add).await?;
         self.listener.tell();
-        Ok(requeued)
+        Ok(all)
     }
 
     pub(super) async fn discard(&self, filter: &Filter, retention: Duration) -> Result<u64, Fault> {
-        let retention = milliseconds(retention).to_string();
-        let states = [EventState::Waiting, EventState::Dead];
-        let discarded = self.change(filter, &states, &scripts::DISCARD, &[&retention, DISCARDED], named_anew).await?;
+        let (retention, bodies) = self.kept_for(retention);
+        let (states, arguments) = ([EventState::Waiting, EventState::Dead], [&*retention, &bodies, DISCARDED]);
+        let mut discarded = 0;
+        self.change(filter, &states, &scripts::DISCARD, &arguments, named_anew, |count: u64| discarded += count)
+            .await?;
         self.listener.tell();
         Ok(discarded)
     }
 
     pub(super) async fn forget(&self, filter: &Filter) -> Result<u64, Fault> {
-        self.change(filter, &[EventState::Completed, EventState::Dead], &scripts::FORGET, &[], named).await
+        let (states, mut forgotten) = ([EventState::Completed, EventState::Dead], 0);
+        self.change(filter, &states, &scripts::FORGET, &[], named, |count: u64| forgotten += count).await?;
+        Ok(forgotten)
     }
 
     pub(super) async fn waiting(&self, up_to: u64) -> Result<u64, Fault> {
@@ -104,26 +127,27 @@ impl Shared {
         let arguments = [&self.prefix, place, after.unwrap_or_default(), &count].map(str::as_bytes);
         let (reply, _) = self.run(Way::Shared, &scripts::BROWSE.call(&events, &arguments)).await?;
         let (rows, last): (Vec<Row>, Option<String>) = read(reply)?;
+        // One that cannot be read must not hide the others.
         let some =
-            rows.into_iter().map(|(key, event_type, received, record)| kept(&key, &event_type, &received, &record));
-        Ok((some.collect::<Result<_, _>>()?, last))
+            rows.iter().filter_map(|(key, event_type, received, record)| kept(key, event_type, received, record).ok());
+        Ok((some.collect(), last))
     }
 
-    /// Changes all events that match and are in one of these states, some at a time. The script looks again: what was changed
-    /// meanwhile is left alone.
-    async fn change(
+    /// Changes all events that match and are in one of these states, some at a time, and tells what came of each script. It looks
+    /// again: what was changed meanwhile is left alone.
+    async fn change<T: FromRedisValue>(
         &self,
         filter: &Filter,
         states: &[EventState],
         script: &Script,
         arguments: &[&str],
         name: impl Fn(&KeptEvent) -> Vec<String>,
-    ) -> Result<u64, Fault> {
+        mut tell: impl FnMut(T),
+    ) -> Result<(), Fault> {
         let events = self.events()?;
         // What is requeued may have died again before the last page: those that arrive from now on are left alone.
         let (.., newest): Counted = read(self.ask_inbox(&scripts::COUNTS).await?)?;
-        let Some(newest) = newest else { return Ok(0) };
-        let mut changed = 0;
+        let Some(newest) = newest else { return Ok(()) };
         for state in states {
             if filter.state.is_some_and(|wanted| wanted != *state) {
                 continue;
@@ -141,10 +165,10 @@ impl Shared {
                 let all = [&*self.prefix].into_iter().chain(arguments.iter().copied());
                 let all: Vec<_> = all.chain(names.iter().map(String::as_str)).map(str::as_bytes).collect();
                 let (reply, _) = self.run(Way::Shared, &script.call(&events, &all)).await?;
-                changed += read::<u64>(reply)?;
+                tell(read(reply)?);
             }
         }
-        Ok(changed)
+        Ok(())
     }
 
     async fn ask_inbox(&self, script: &Script) -> Result<Value, Fault> {
@@ -163,5 +187,5 @@ fn named_anew(event: &KeptEvent) -> Vec<String> {
 }
 
 fn listed(event: KeptEvent) -> KeptEvent {
-    KeptEvent { failures: Vec::new(), parcel: None, ..event }
+    KeptEvent { failures: Vec::new(), ..event }
 }

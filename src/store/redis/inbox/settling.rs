@@ -14,8 +14,18 @@ use crate::store::{ClaimRequest, ClaimToken, Completion, Hold};
 
 impl Shared {
     pub(in super::super) async fn renew_leased(&self, claim: &ClaimRequest<'_>) -> Result<Option<Hold>, Fault> {
+        self.renew_or_start(claim, b"").await
+    }
+
+    /// Renews, and notes down that the event's handler is about to be called.
+    pub(super) async fn start_leased(&self, claim: &ClaimRequest<'_>) -> Result<Option<Hold>, Fault> {
+        self.renew_or_start(claim, b"1").await
+    }
+
+    async fn renew_or_start(&self, claim: &ClaimRequest<'_>, starts: &[u8]) -> Result<Option<Hold>, Fault> {
         let lease = milliseconds(claim.lease).min(LONGEST_LEASE).to_string();
-        self.settle(&scripts::RENEW, Way::Shared, claim.key, claim.token, &[lease.as_bytes()]).await
+        let arguments = [lease.as_bytes(), starts];
+        self.settle(&scripts::RENEW, Way::Shared, &self.key(claim.key), claim.token, &arguments).await
     }
 
     pub(in super::super) async fn complete_leased(
@@ -26,9 +36,9 @@ impl Shared {
         if completion.failed {
             return self.bury_leased(claim, completion.summary).await;
         }
-        let retention = milliseconds(completion.retention).to_string();
-        let arguments = [retention.as_bytes(), completion.summary.as_bytes()];
-        self.end(&scripts::COMPLETE, Way::Replicated, claim.key, claim.token, &arguments).await
+        let (retention, bodies) = self.kept_for(completion.retention);
+        let arguments = [retention.as_bytes(), bodies.as_bytes(), completion.summary.as_bytes()];
+        self.end(&scripts::COMPLETE, Way::Replicated, &self.key(claim.key), claim.token, &arguments).await
     }
 
     pub(in super::super) async fn release_leased(
@@ -36,7 +46,7 @@ impl Shared {
         key: &EventKey,
         token: ClaimToken,
     ) -> Result<Option<Hold>, Fault> {
-        self.end(&scripts::PUT_BACK, Way::Shared, key, token, &[]).await
+        self.end(&scripts::PUT_BACK, Way::Shared, &self.key(key), token, &[]).await
     }
 
     pub(super) async fn retry_leased(
@@ -47,21 +57,32 @@ impl Shared {
     ) -> Result<Option<Hold>, Fault> {
         let (pause, reason) = (if after.is_zero() { 0 } else { milliseconds(after) }.to_string(), escaped(reason));
         let arguments = [pause.as_bytes(), reason.as_bytes()];
-        self.end(&scripts::PUT_BACK, Way::Shared, claim.key, claim.token, &arguments).await
+        self.end(&scripts::PUT_BACK, Way::Shared, &self.key(claim.key), claim.token, &arguments).await
     }
 
     pub(super) async fn bury_leased(&self, claim: &ClaimRequest<'_>, reason: &str) -> Result<Option<Hold>, Fault> {
         let line = escaped(reason);
         let arguments = [reason.as_bytes(), line.as_bytes()];
-        self.end(&scripts::BURY, Way::Replicated, claim.key, claim.token, &arguments).await
+        self.end(&scripts::BURY, Way::Replicated, &self.key(claim.key), claim.token, &arguments).await
+    }
+
+    /// For how many milliseconds the record of an event that has ended is kept, and its head and body.
+    pub(super) fn kept_for(&self, retention: Duration) -> (String, String) {
+        let kept = milliseconds(retention);
+        let bodies = match self.completed_bodies {
+            Some(Duration::ZERO) => 0,
+            Some(time) => milliseconds(time).min(kept),
+            None => kept,
+        };
+        (kept.to_string(), bodies.to_string())
     }
 
     /// As [`settle`](Self::settle). What was behind the event in its line may be due now, or it is itself: workers are told.
-    async fn end(
+    pub(super) async fn end(
         &self,
         script: &Script,
         way: Way,
-        key: &EventKey,
+        key: &str,
         token: ClaimToken,
         arguments: &[&[u8]],
     ) -> Result<Option<Hold>, Fault> {
@@ -77,16 +98,16 @@ impl Shared {
         &self,
         script: &Script,
         way: Way,
-        key: &EventKey,
+        key: &str,
         token: ClaimToken,
         arguments: &[&[u8]],
     ) -> Result<Option<Hold>, Fault> {
         if !is_leased(token) {
             return Ok(None);
         }
-        let (key, token) = (self.key(key), record::token(token));
+        let token = record::token(token);
         let arguments = [&[self.prefix.as_bytes(), token.as_bytes()], arguments].concat();
-        let (reply, confirmed) = self.run(way, &script.call(&key, &arguments)).await?;
+        let (reply, confirmed) = self.run(way, &script.call(key, &arguments)).await?;
         match read::<String>(reply)?.as_str() {
             "held" => {
                 confirmed?;

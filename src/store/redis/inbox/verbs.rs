@@ -4,7 +4,7 @@ use std::time::Duration;
 use super::super::RedisStore;
 use super::Offer;
 use crate::EventKey;
-use crate::inbox::{Filter, Inbox, InboxCounts, KeptEvent, LeaseRequest, Leased, Page, Parcel, requeued};
+use crate::inbox::{Filter, Inbox, InboxCounts, KeptEvent, LeaseRequest, Leased, Page, Parcel, Requeued, requeued};
 use crate::store::{Claim, ClaimRequest, Hold, StoreError};
 
 /// Events are kept in a Redis stream, and are as safe as the server's persistence makes them: see the
@@ -16,8 +16,16 @@ impl Inbox for RedisStore {
         self.acceptor(&offer.claim).ask(offer).await
     }
 
+    async fn peek(&self, claim: &ClaimRequest<'_>) -> Result<Option<Claim>, StoreError> {
+        Ok(self.shared.peek(claim).await?)
+    }
+
     async fn lease(&self, request: &LeaseRequest<'_>) -> Result<Vec<Leased>, StoreError> {
         Ok(self.shared.lease(request).await?)
+    }
+
+    async fn start(&self, claim: &ClaimRequest<'_>) -> Result<Hold, StoreError> {
+        Ok(self.shared.start_leased(claim).await?.unwrap_or(Hold::Lost))
     }
 
     async fn retry(&self, claim: &ClaimRequest<'_>, after: Duration, reason: &str) -> Result<Hold, StoreError> {
@@ -44,7 +52,7 @@ impl Inbox for RedisStore {
         Ok(self.shared.get(key).await?)
     }
 
-    async fn requeue(&self, filter: &Filter, completed_too: bool) -> Result<u64, StoreError> {
+    async fn requeue(&self, filter: &Filter, completed_too: bool) -> Result<Requeued, StoreError> {
         Ok(self.shared.requeue(filter, requeued(completed_too)).await?)
     }
 

@@ -1,8 +1,10 @@
--- Accepts events, and answers for each with what is in its way. KEYS: the claim of the first. ARGV: prefix, whether replicas are waited
--- for; then of each event its claim, its record without the end, how it waits, and what is in its entry.
-local IS_REPLICATED, EACH = ARGV[2] == '1', 5
+-- Accepts events, and answers for each with what is in its way; with '?', if its parcel has to be brought first. KEYS: the claim of the
+-- first. ARGV: prefix, whether replicas are waited for; then of each event its claim, its record without the end, what is known of
+-- it, its endpoint, type, order, the name of its parcel, and the parcel, unless it is a large one and comes by itself.
+local IS_REPLICATED, EACH = ARGV[2] == '1', 8
 -- Due since now, and not since what its id says: if the server's clock was set back, that is to come.
-local due = string.format(' 0 %d ', now())
+local at = now()
+local parcel_of_none, number_of_last
 
 local function answer(found, claim, record)
   -- Written again as it is: from Redis 7.2 on WAIT is about what its own connection wrote.
@@ -16,7 +18,7 @@ local function answer(found, claim, record)
   return found
 end
 
-local function accept(claim, record, how, parts, body)
+local function accept(claim, record, facts, endpoint, event_type, order, name, parcel)
   local found = value_of(claim)
   if found == nil then
     -- It is in nobody else's way.
@@ -25,12 +27,40 @@ local function accept(claim, record, how, parts, body)
   if found then
     return answer(found, claim, record)
   end
-  redis.call('SET', claim, record .. '@' .. add(parts, body) .. due .. how)
+  parcel_of_none, number_of_last = PARCEL .. name, nil
+  if parcel ~= '' then
+    redis.call('SET', PARCEL .. name, parcel)
+  elseif redis.call('EXISTS', PARCEL .. name) == 1 then
+    redis.call('PERSIST', PARCEL .. name)
+  else
+    return '?'
+  end
+  local number = add(facts)
+  parcel_of_none, number_of_last = nil, number
+  redis.call('SET', claim, record .. '@' .. number .. string.format(' 0 %d w', at) .. (order == '' and '' or 'o'))
+  local line = LINE .. order
+  if order == '' or redis.call('ZADD', line, 0, number) and redis.call('ZRANGE', line, 0, 0)[1] == number then
+    push(UNTRIED, endpoint, event_type, number, at)
+  end
   return false
 end
 
-local answers = {}
-for at = 3, #ARGV, EACH do
-  answers[#answers + 1] = accept(unpack(ARGV, at, at + EACH - 1))
+local function accept_all()
+  local answers = {}
+  for index = 3, #ARGV, EACH do
+    answers[#answers + 1] = accept(unpack(ARGV, index, index + EACH - 1))
+  end
+  return answers
+end
+
+local is_done, answers = pcall(accept_all)
+if not is_done then
+  -- What was done until now stays. The next lease finds out what is missing.
+  if number_of_last then
+    redis.pcall('SADD', UNSETTLED, number_of_last)
+  elseif parcel_of_none then
+    redis.pcall('DEL', parcel_of_none)
+  end
+  error(answers)
 end
 return answers

@@ -13,10 +13,8 @@ end
 if not is_running(record) then
   return 'lost'
 end
-local at = now()
-add_failure(record, at, ARGV[4])
-end_order(record, false)
-redis.call('ZADD', DEAD, 0, record.number)
-write(KEYS[1], 'f', record, at, ARGV[3])
-let_go(record)
-return 'held'
+return guarded(function()
+  touch(record.number)
+  bury(KEYS[1], record.number, entry_at(record.number), record, now(), ARGV[3], ARGV[4])
+  return 'held'
+end)

@@ -1,12 +1,31 @@
 -- What the scripts share that know an event by its record.
--- An entry is the reader's from when it is read until the same script has leased it or set it aside. A script that fails is not
--- rolled back: what is the reader's when another one begins was left behind.
-local GROUP, WORKER, READER = 'workers', 'worker', 'reader'
-local KINDS, APPLIED, FAILURES = PREFIX .. 'kinds', PREFIX .. 'applied', PREFIX .. 'failures'
-local COMPLETED, DEAD, LAPSES = PREFIX .. 'completed', PREFIX .. 'dead', PREFIX .. 'lapses'
--- A lease ends when its entry has been pending for this long, in milliseconds: an entry that is leased is said to have been pending
--- for so much less, which gives each its own deadline.
-local NEVER = 1000000000000
+local RUNNING, COMPLETED, DEAD = PREFIX .. 'running', PREFIX .. 'completed', PREFIX .. 'dead'
+local APPLIED, FAILURES = PREFIX .. 'applied', PREFIX .. 'failures'
+-- What is known of an event is written in one way by each version, and begins in the same way in all of them.
+local VERSION = '1'
+
+-- The arrivals that this script changes. A script that fails is not rolled back: these are noted down then, and the next lease puts them
+-- right by their records.
+local touched = {}
+
+local function touch(number)
+  touched[#touched + 1] = number
+end
+
+local function guarded(change)
+  local is_done, result = pcall(change)
+  if not is_done then
+    if #touched > 0 then
+      redis.pcall('SADD', UNSETTLED, unpack(touched))
+    end
+    error(result)
+  end
+  return result
+end
+
+local function number_of(id)
+  return numbered(string.match(id, '^(%d+)%-(%d+)$'))
+end
 
 local function id_of(number)
   return string.sub(number, 1, -7) .. '-' .. tonumber(string.sub(number, -6))
@@ -16,31 +35,34 @@ local function claim_key(key)
   return ARGV[1] .. (string.find(key, '{', 1, true) and '{}' or '') .. key
 end
 
--- The record under a claim's key; without a number, if it is none of the inbox's.
+-- The record under a claim's key; without a number, if it is none of the inbox's, or one of another version.
 local function read(claim)
   local value = value_of(claim)
   if not value then
     return nil
   end
+  local record = { value = value, state = string.sub(value, 1, 1), token = string.sub(value, 3, 24),
+    print = string.sub(value, 26, 36) }
   local number, attempts, time, rest = string.match(value, '^@(%d+) (%d+) (%d+) (.*)$', 38)
-  return { value = value, state = string.sub(value, 1, 1), token = string.sub(value, 3, 24), print = string.sub(value, 26, 36),
-    number = number, attempts = tonumber(attempts), time = tonumber(time), rest = rest }
+  if not number then
+    return record
+  end
+  record.number, record.attempts, record.time, record.rest = number, tonumber(attempts), tonumber(time), rest
+  if record.state == 'a' then
+    local mode, flags, due = string.match(rest, '^([wr])(%a*) ?(%d*)$')
+    record.mode, record.due = mode, tonumber(due) or record.time
+    record.is_ordered = flags and string.find(flags, 'o', 1, true) ~= nil
+    record.is_started = flags and string.find(flags, 's', 1, true) ~= nil
+  end
+  return record
 end
 
 local function is_waiting(record)
-  return record.state == 'a' and record.number and string.sub(record.rest, 1, 1) == 'w'
+  return record.mode == 'w'
 end
 
 local function is_running(record)
-  return record.state == 'a' and record.number and string.sub(record.rest, 1, 1) ~= 'w'
-end
-
-local function is_lapsed(record)
-  return is_running(record) and string.sub(record.rest, 1, 1) == 'l'
-end
-
-local function is_ordered(record)
-  return string.sub(record.rest, 2, 2) == 'o'
+  return record.mode == 'r'
 end
 
 local function write(claim, state, record, time, rest, ...)
@@ -48,34 +70,55 @@ local function write(claim, state, record, time, rest, ...)
     record.attempts .. ' ' .. string.format('%d', time) .. ' ' .. rest, ...)
 end
 
-local function write_open(claim, record, time, how)
-  write(claim, 'a', record, time, how .. (is_ordered(record) and 'o' or ''))
+-- Waiting since or until a time, or running since then; the latter knows since when it was due before.
+local function write_open(claim, record, mode, time)
+  local rest = mode .. (record.is_ordered and 'o' or '') .. (record.is_started and 's' or '')
+  if mode == 'r' then
+    rest = rest .. string.format(' %d', record.due)
+  end
+  write(claim, 'a', record, time, rest)
 end
 
--- What is in an entry of the stream; nil, if somebody else added it. All but the body is in one field, in front of the head: every value
--- that a script gets to see costs it a copy and a hash.
-local function entry_of(fields)
-  if #fields ~= 4 or fields[1] ~= 'e' or fields[3] ~= 'b' then
+-- What an entry of the stream says; nil, if somebody else added it. Of another version's, what all versions begin with.
+local function entry_of(id, fields)
+  if #fields ~= 2 or fields[1] ~= 'e' then
     return nil
   end
-  local is_whole, key, event_type, print, received, order, sequence =
-    pcall(struct.unpack, '>I4c0I4c0I4c0I4c0I4c0I4c0', fields[2])
-  if not is_whole or not string.find(key, '^%d+%.%d+:') then
+  local facts = fields[2]
+  local is_whole, version, key, order, parcel, rest = pcall(struct.unpack, '>I4c0I4c0I4c0I4c0', facts)
+  local length, start = string.match(is_whole and key or '', '^(%d+)%.%d+:()')
+  if not length then
     return nil
   end
-  return { key = key, type = event_type, print = print, received = received, order = order, sequence = sequence,
-    parts = fields[2], body = fields[4] }
+  local entry = { key = key, order = order, parcel = parcel, facts = facts,
+    endpoint = string.sub(key, start, start + length - 1), type = '', print = 'AAAAAAAAAAA', received = string.match(id, '^%d+'),
+    sequence = '', size = 0 }
+  local is_read, event_type, print, received, sequence, size = false
+  if version == VERSION then
+    is_read, event_type, print, received, sequence, size = pcall(struct.unpack, '>I4c0I4c0I4c0I4c0I4c0', facts, rest)
+  end
+  if is_read and string.find(received, '^%-?%d+$') then
+    entry.type, entry.print, entry.received, entry.sequence, entry.size =
+      event_type, print, received, sequence, tonumber(size) or 0
+  else
+    entry.is_foreign = true
+  end
+  return entry
 end
 
 local function entry_at(number)
   local id = id_of(number)
   local found = redis.call('XRANGE', EVENTS, id, id)[1]
-  return found and entry_of(found[2])
+  return found and entry_of(id, found[2])
 end
 
 -- The record of an event that has not ended; nil if there is nothing to run.
 local function open_record(number, entry)
   local record = read(claim_key(entry.key))
+  if record and record.state == 'a' and not record.mode then
+    record.is_foreign, record.number, record.attempts = true, number, record.attempts or 0
+    return record
+  end
   if record then
     return record.number == number and record.state == 'a' and record or nil
   end
@@ -83,147 +126,178 @@ local function open_record(number, entry)
     return nil
   end
   -- Somebody deleted the record of an event that was accepted: it is run nevertheless.
-  return { state = 'a', token = '', print = entry.print, number = number, attempts = 0,
-    time = tonumber(string.sub(number, 1, -7)), rest = entry.order == '' and 'w' or 'wo' }
+  local due = tonumber(string.sub(number, 1, -7))
+  return { state = 'a', mode = 'w', token = string.rep('A', 22), print = entry.print, number = number, attempts = 0, time = due,
+    due = due, is_ordered = entry.order ~= '' }
 end
 
--- Since when an event is due. One that was never put back was due when it came, even if the server's clock was set back since.
-local function due_since(record, at)
-  return record.attempts == 0 and math.min(record.time, at) or record.time
+local function class_of(record)
+  return record.attempts == 0 and UNTRIED or TRIED
 end
 
-local function kind_of(entry)
-  local length, start = string.match(entry.key, '^(%d+)%.%d+:()')
-  return length .. ':' .. string.sub(entry.key, start, start + length - 1) .. entry.type
+local function first_of(key)
+  local first = redis.call('ZRANGE', key, 0, 0, 'WITHSCORES')
+  return first[1], first[2]
 end
 
--- Among those that are due beside the stream: what was read and not leased, put back, or has lapsed.
-local function set_aside(number, entry, due)
-  local kind = kind_of(entry)
-  redis.call('ZADD', PREFIX .. 'due:' .. kind, due, number)
-  redis.call('SADD', KINDS, kind)
-end
-
-local function take_up(number, kind)
-  local due = PREFIX .. 'due:' .. kind
-  if redis.call('ZREM', due, number) == 1 and redis.call('EXISTS', due) == 0 then
-    redis.call('SREM', KINDS, kind)
+-- Notes down when the first of a type is due, if there is any; then the same of its endpoint.
+local function refresh_type(class, endpoint, event_type)
+  local _, due = first_of(due_key(class, endpoint, event_type))
+  if due then
+    redis.call('ZADD', types_key(class, endpoint), due, event_type)
+  else
+    redis.call('ZREM', types_key(class, endpoint), event_type)
   end
 end
 
-local function note_lapse(time)
-  local known = redis.call('GET', LAPSES)
-  if not known or tonumber(known) > time then
-    redis.call('SET', LAPSES, time)
+local function refresh_endpoint(class, endpoint)
+  local _, due = first_of(types_key(class, endpoint))
+  if due then
+    redis.call('ZADD', endpoints_key(class), due, endpoint)
+  else
+    redis.call('ZREM', endpoints_key(class), endpoint)
   end
 end
 
--- Has these entries pending until the lease ends.
-local function hold(ids, lease, at)
-  note_lapse(at + lease)
-  local command = { 'XCLAIM', EVENTS, GROUP, WORKER, 0 }
-  for _, id in ipairs(ids) do
-    command[#command + 1] = id
+-- Has an event no longer among those that are due.
+local function pull(class, endpoint, event_type, number)
+  if redis.call('ZREM', due_key(class, endpoint, event_type), number) == 1 then
+    refresh_type(class, endpoint, event_type)
+    refresh_endpoint(class, endpoint)
   end
-  for _, option in ipairs({ 'IDLE', NEVER - lease, 'JUSTID', 'FORCE' }) do
-    command[#command + 1] = option
+end
+
+local function take_out(number, entry)
+  pull(UNTRIED, entry.endpoint, entry.type, number)
+  pull(TRIED, entry.endpoint, entry.type, number)
+end
+
+local function push_waiting(number, entry, record)
+  push(class_of(record), entry.endpoint, entry.type, number, record.time)
+end
+
+-- The first of an order that has not ended. What is before it was left behind by a script that failed.
+local function first_in_line(order)
+  local line = LINE .. order
+  while true do
+    local number = redis.call('ZRANGE', line, 0, 0)[1]
+    local entry = number and entry_at(number)
+    local record = entry and open_record(number, entry)
+    if record or not number then
+      return number, entry, record
+    end
+    redis.call('ZREM', line, number)
   end
-  redis.call(unpack(command))
+end
+
+-- An event leaves its line, and the one behind it is due.
+local function leave_line(number, entry)
+  if entry.order == '' then
+    return
+  end
+  redis.call('ZREM', LINE .. entry.order, number)
+  local first, other, record = first_in_line(entry.order)
+  if first and is_waiting(record) then
+    push_waiting(first, other, record)
+  end
+end
+
+-- Has an event that waits among those that are due, unless others of its order go first.
+local function offer(number, entry, record)
+  if entry.order ~= '' then
+    redis.call('ZADD', LINE .. entry.order, 0, number)
+    if first_in_line(entry.order) ~= number then
+      return
+    end
+  end
+  push_waiting(number, entry, record)
+end
+
+-- A running event runs no more. If its lease has lapsed, it is among those that are due.
+local function let_go(number, entry)
+  local ends = redis.call('ZSCORE', RUNNING, number)
+  redis.call('ZREM', RUNNING, number)
+  if entry and (not ends or ends == 'inf') then
+    pull(TRIED, entry.endpoint, entry.type, number)
+  end
 end
 
 local function add_failure(record, at, reason)
   local log = redis.call('HGET', FAILURES, record.number) or ''
   redis.call('HSET', FAILURES, record.number,
-    log .. string.format('%d %d ', record.time, at) .. reason .. '\n')
+    log .. string.format('%d %d ', record.time or at, at) .. reason .. '\n')
 end
 
--- Has an event in the line of its order, and says whether it is the first. Lines are in the order of arrival: what is above the last
--- one cannot be in it yet.
-local function join_line(number, entry)
-  local line = PREFIX .. 'line' .. entry.order
-  local last = redis.call('LINDEX', line, -1)
-  if not last or last < number or not redis.call('LPOS', line, number) then
-    return redis.call('RPUSH', line, number) == 1
-  end
-  return redis.call('LINDEX', line, 0) == number
-end
-
--- An event leaves its line, and the one behind it is due. That comes first: if it fails, the line is as it was.
-local function leave_line(number, entry, applied)
-  local order, sequence = entry.order, entry.sequence
-  if order == '' then
+-- What was completed is old news from now on.
+local function note_applied(entry)
+  if entry.order == '' or entry.sequence == '' then
     return
   end
-  if applied and sequence ~= '' then
-    local last = redis.call('HGET', APPLIED, order)
-    if not last or last < sequence then
-      redis.call('HSET', APPLIED, order, sequence)
-    end
-  end
-  local line = PREFIX .. 'line' .. order
-  if redis.call('LINDEX', line, 0) ~= number then
-    redis.call('LREM', line, 1, number)
-    return
-  end
-  local index = 1
-  local behind = redis.call('LINDEX', line, index)
-  while behind do
-    local other = behind ~= number and entry_at(behind)
-    local record = other and open_record(behind, other)
-    if record and is_waiting(record) then
-      set_aside(behind, other, due_since(record, now()))
-      break
-    end
-    index = index + 1
-    behind = redis.call('LINDEX', line, index)
-  end
-  redis.call('LTRIM', line, index, -1)
-end
-
--- The caller's running event is not run any more: nobody's, and out of whatever it was in. This comes last: what is pending is found
--- again if the script fails.
-local function let_go(record, entry)
-  redis.call('XACK', EVENTS, GROUP, id_of(record.number))
-  if string.sub(record.rest, 1, 1) == 'l' then
-    entry = entry or entry_at(record.number)
-    if entry then
-      take_up(record.number, kind_of(entry))
-    end
+  local last = redis.call('HGET', APPLIED, entry.order)
+  if not last or last < entry.sequence then
+    redis.call('HSET', APPLIED, entry.order, entry.sequence)
   end
 end
 
-local function end_order(record, applied)
-  if is_ordered(record) then
-    local entry = entry_at(record.number)
-    if entry then
-      leave_line(record.number, entry, applied)
-    end
+-- Head and body of an ended event stay for so many milliseconds.
+local function keep_parcel(entry, time)
+  if time > 0 then
+    redis.call('PEXPIRE', PARCEL .. entry.parcel, string.format('%d', time))
+  else
+    redis.call('DEL', PARCEL .. entry.parcel)
+  end
+end
+
+-- Gives an event up. Its record comes first: by that the rest is put right, if this fails.
+local function bury(claim, number, entry, record, at, reason, line)
+  add_failure(record, at, line)
+  write(claim, 'f', record, at, reason)
+  redis.call('ZADD', DEAD, 0, number)
+  let_go(number, entry)
+  if entry then
+    take_out(number, entry)
+    leave_line(number, entry)
   end
 end
 
 local function tidy()
   if redis.call('XLEN', EVENTS) == 0 then
-    redis.call('DEL', EVENTS, LAPSES)
+    redis.call('DEL', EVENTS)
   end
 end
 
--- Deletes what is left of completed events whose retention is over.
+-- Deletes all that there is of an arrival, but for the record.
+local function erase(number, entry)
+  take_out(number, entry)
+  leave_line(number, entry)
+  redis.call('ZREM', RUNNING, number)
+  redis.call('ZREM', DEAD, number)
+  redis.call('HDEL', FAILURES, number)
+  -- The same event may have arrived anew, and then its parcel is needed.
+  local record = read(claim_key(entry.key))
+  local other = record and record.number and record.number ~= number and entry_at(record.number)
+  if not other or other.parcel ~= entry.parcel then
+    redis.call('DEL', PARCEL .. entry.parcel)
+  end
+  redis.call('XDEL', EVENTS, id_of(number))
+  -- Not before: without a record, and in no set, it would be run.
+  redis.call('ZREM', COMPLETED, number)
+  tidy()
+end
+
+-- Deletes what is left of completed events whose retention is over: records and parcels end by themselves. Says whether there is more.
 local function purge(at, most)
   local expired = redis.call('ZRANGEBYSCORE', COMPLETED, '-inf', at, 'LIMIT', 0, most)
   if #expired == 0 then
-    return
+    return 0
   end
   local ids = {}
   for index, number in ipairs(expired) do
     ids[index] = id_of(number)
   end
   redis.call('XDEL', EVENTS, unpack(ids))
-  redis.call('ZREM', COMPLETED, unpack(expired))
   redis.call('HDEL', FAILURES, unpack(expired))
+  redis.call('ZREM', COMPLETED, unpack(expired))
   tidy()
-end
-
-local function pending()
-  local summary = redis.pcall('XPENDING', EVENTS, GROUP)
-  return summary.err and 0 or summary[1]
+  return #expired == most and 1 or 0
 end

@@ -1,4 +1,4 @@
--- Completes a leased event. KEYS: the claim. ARGV: prefix, token, retention, summary.
+-- Completes a leased event. KEYS: the claim. ARGV: prefix, token, retention, for how long head and body stay, summary.
 local record = read(KEYS[1])
 if not record or record.state == 'r' then
   return 'plain'
@@ -14,9 +14,19 @@ end
 if not is_running(record) then
   return 'lost'
 end
-local at, retention = now(), tonumber(ARGV[3])
-end_order(record, true)
-redis.call('ZADD', COMPLETED, at + retention, record.number)
-write(KEYS[1], 'c', record, at, ARGV[4], 'PX', retention)
-let_go(record)
-return 'held'
+return guarded(function()
+  local at, retention, entry = now(), tonumber(ARGV[3]), entry_at(record.number)
+  touch(record.number)
+  if entry then
+    note_applied(entry)
+  end
+  -- From here on it is completed: what is left to do is put right by its record, if this fails.
+  write(KEYS[1], 'c', record, at, ARGV[5], 'PX', retention)
+  let_go(record.number, entry)
+  if entry then
+    redis.call('ZADD', COMPLETED, string.format('%d', at + retention), record.number)
+    keep_parcel(entry, tonumber(ARGV[4]))
+    leave_line(record.number, entry)
+  end
+  return 'held'
+end)

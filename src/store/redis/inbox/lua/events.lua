@@ -3,7 +3,10 @@ if not redis.REDIS_VERSION_NUM then
   return redis.error_reply('ERR the inbox needs Redis 7.0 or later, or Valkey')
 end
 local PREFIX = ARGV[1] .. 'inbox:'
-local EVENTS = PREFIX .. 'events'
+local EVENTS, PARCEL, LINE, UNSETTLED = PREFIX .. 'events', PREFIX .. 'parcel:', PREFIX .. 'line', PREFIX .. 'unsettled'
+-- The two classes of events that wait. Those that were never tried are due whatever the clock says: it may have been set back since
+-- they came. Others are due when their time has come.
+local UNTRIED, TRIED = 'u', 't'
 
 local function now()
   local time = redis.call('TIME')
@@ -27,19 +30,34 @@ local function numbered(ms, number)
   return ms .. string.sub('000000', #number + 1) .. number
 end
 
-local function number_of(id)
-  return numbered(string.match(id, '^(%d+)%-(%d+)$'))
-end
-
--- Puts what is in an entry behind all others, and says as which arrival.
-local function add(parts, body)
-  local id = redis.call('XADD', EVENTS, '*', 'e', parts, 'b', body)
+-- Puts what is known of an event behind all others, and says as which arrival.
+local function add(facts)
+  local id = redis.call('XADD', EVENTS, '*', 'e', facts)
   local ms, number = string.match(id, '^(%d+)%-(%d+)$')
   if #number > 6 then
     -- A million within a millisecond: the server's clock was set back. An arrival's number has no room for more.
     redis.call('XDEL', EVENTS, id)
     ms, number = string.format('%d', ms + 1), '0'
-    redis.call('XADD', EVENTS, ms .. '-0', 'e', parts, 'b', body)
+    redis.call('XADD', EVENTS, ms .. '-0', 'e', facts)
   end
   return numbered(ms, number)
+end
+
+local function due_key(class, endpoint, event_type)
+  return PREFIX .. 'due:' .. class .. #endpoint .. ':' .. endpoint .. event_type
+end
+
+local function types_key(class, endpoint)
+  return PREFIX .. 'types:' .. class .. endpoint
+end
+
+local function endpoints_key(class)
+  return PREFIX .. 'endpoints:' .. class
+end
+
+-- Has an event among those that are due. Of each type, and of each endpoint, the time of the first one is known.
+local function push(class, endpoint, event_type, number, due)
+  redis.call('ZADD', due_key(class, endpoint, event_type), due, number)
+  redis.call('ZADD', types_key(class, endpoint), 'LT', due, event_type)
+  redis.call('ZADD', endpoints_key(class), 'LT', due, endpoint)
 end

@@ -1,17 +1,27 @@
 -- Deletes completed and dead events. ARGV: prefix, then for each its key and its arrival.
-local forgotten = 0
-for index = 2, #ARGV, 2 do
-  local claim, number = claim_key(ARGV[index]), ARGV[index + 1]
-  local record = read(claim)
-  if record and record.number == number and record.state ~= 'a' then
-    redis.call('DEL', claim)
-    redis.call('XDEL', EVENTS, id_of(number))
-    redis.call('ZREM', record.state == 'f' and DEAD or COMPLETED, number)
-    redis.call('HDEL', FAILURES, number)
-    forgotten = forgotten + 1
+local forgotten, soon = 0, string.format('%d', now() + 60000)
+return guarded(function()
+  for index = 2, #ARGV, 2 do
+    local claim, number = claim_key(ARGV[index]), ARGV[index + 1]
+    local record = read(claim)
+    if record and record.number == number and record.state ~= 'a' then
+      local entry = entry_at(number)
+      touch(number)
+      -- As if its retention was over soon: if the script fails without its record, what is left goes then.
+      redis.call('ZADD', COMPLETED, soon, number)
+      redis.call('ZREM', DEAD, number)
+      if entry then
+        redis.call('DEL', PARCEL .. entry.parcel)
+      end
+      redis.call('DEL', claim)
+      if entry then
+        erase(number, entry)
+      else
+        redis.call('ZREM', COMPLETED, number)
+        redis.call('HDEL', FAILURES, number)
+      end
+      forgotten = forgotten + 1
+    end
   end
-end
-if forgotten > 0 then
-  tidy()
-end
-return forgotten
+  return forgotten
+end)

@@ -1,222 +1,198 @@
--- Leases what has been due the longest. ARGV: prefix, limit, lease, what is noted down of lapsed attempts, how many endpoints,
--- left-out endpoints and left-out types there are; these; and as many tokens as the limit is.
-local limit, lease, lapsed = tonumber(ARGV[2]), tonumber(ARGV[3]), ARGV[4]
-local AT_ONCE, PAGE, ENOUGH = 32, 100, 4 * 1024 * 1024
-local LARGE = ENOUGH / AT_ONCE
+-- Leases what has been due the longest. ARGV: prefix, limit, lease, what is noted down of lapsed attempts and of events of other versions;
+-- the endpoints, behind their number; how many of each endpoint, empty for any, and of some of them, behind the number of these; the
+-- same of types; and as many tokens as the limit is.
+local limit, lease, LAPSED, FOREIGN = tonumber(ARGV[2]), tonumber(ARGV[3]), ARGV[4], ARGV[5]
+-- Small parcels come with the reply, as long as it is not too much; the others are asked for by name. PAGE bounds what is done beside.
+local SMALL, ALL_SMALL, ENOUGH, PAGE = 16 * 1024, 512 * 1024, 4 * 1024 * 1024, 100
 local at = now()
 
-local next_argument = 8
-local function names(count)
-  local set = {}
-  for index = next_argument, next_argument + count - 1 do
-    set[ARGV[index]] = true
-  end
-  next_argument = next_argument + count
-  return count > 0 and set
-end
-local endpoints, no_endpoints, no_types = names(tonumber(ARGV[5])), names(tonumber(ARGV[6])), names(tonumber(ARGV[7]))
-
-local function suits(kind)
-  if not (endpoints or no_endpoints or no_types) then
-    return true
-  end
-  local length, start = string.match(kind, '^(%d+):()')
-  local endpoint, event_type = string.sub(kind, start, start + length - 1), string.sub(kind, start + length)
-  return (not endpoints or endpoints[endpoint])
-    and not (no_endpoints and no_endpoints[endpoint])
-    and not (no_types and no_types[event_type])
+local next_argument = 6
+local function argument()
+  next_argument = next_argument + 1
+  return ARGV[next_argument - 1]
 end
 
--- A pending entry that a script left behind, or whose record somebody deleted, goes where it belongs.
-local function put_right(id, number, entry)
-  local record = entry and open_record(number, entry)
-  if record and is_running(record) then
-    hold({ id }, lease, at)
-    return
+local function read_endpoints()
+  local endpoints = {}
+  for index = 1, tonumber(argument()) do
+    endpoints[index] = argument()
   end
-  if record and (entry.order == '' or join_line(number, entry)) then
-    set_aside(number, entry, due_since(record, at))
-  end
-  redis.call('XACK', EVENTS, GROUP, id)
+  return #endpoints > 0 and endpoints
 end
 
-local function find_pending(...)
-  local found = redis.pcall('XPENDING', EVENTS, GROUP, ...)
-  if found.err and not string.find(found.err, 'NOGROUP', 1, true) then
-    error(found)
+local function read_limits()
+  local limits = { each = tonumber(argument()), left = {} }
+  for _ = 1, tonumber(argument()) do
+    local kind = argument()
+    limits.left[kind] = tonumber(argument())
   end
-  return found.err and {} or found
+  return limits
 end
 
--- Says whether there may be more of them.
-local function find_left_behind()
-  local found = find_pending('-', '+', PAGE, READER)
-  for _, item in ipairs(found) do
-    local number = number_of(item[1])
-    put_right(item[1], number, entry_at(number))
-  end
-  return #found == PAGE
+local endpoints, per_endpoint, per_type = read_endpoints(), read_limits(), read_limits()
+
+local function left(limits, kind)
+  return not limits.each and math.huge or limits.left[kind] or limits.each
 end
 
--- Entries whose lease has lapsed are set aside. They stay pending, under the token of whoever had them. Says whether there may be more.
+local function has_room(endpoint, event_type)
+  return left(per_endpoint, endpoint) > 0
+    and (not event_type or event_type == '' or left(per_type, event_type) > 0)
+end
+
+local function enter(endpoint, event_type)
+  per_endpoint.left[endpoint] = left(per_endpoint, endpoint) - 1
+  per_type.left[event_type] = left(per_type, event_type) - 1
+end
+
+-- Events whose lease has lapsed are due. They stay among those that run, under the token of whoever had them. Says whether there may be
+-- more of them.
 local function find_lapsed()
-  local found = find_pending('IDLE', NEVER, '-', '+', PAGE)
-  for _, item in ipairs(found) do
-    local number = number_of(item[1])
+  local found = redis.call('ZRANGEBYSCORE', RUNNING, '-inf', at, 'WITHSCORES', 'LIMIT', 0, PAGE)
+  for index = 1, #found, 2 do
+    local number, ended = found[index], found[index + 1]
     local entry = entry_at(number)
     local record = entry and open_record(number, entry)
+    touch(number)
     if record and is_running(record) then
-      set_aside(number, entry, at)
-      write_open(claim_key(entry.key), record, record.time, 'l')
-      redis.call('XCLAIM', EVENTS, GROUP, WORKER, 0, item[1], 'IDLE', 0, 'JUSTID')
+      push(TRIED, entry.endpoint, entry.type, number, ended)
+      redis.call('ZADD', RUNNING, '+inf', number)
     else
-      put_right(item[1], number, entry)
+      put_right(number, entry)
     end
   end
-  -- Leases that were granted before and end later have to be looked for again.
-  if #found == PAGE then
-    redis.call('SET', LAPSES, at)
-  elseif pending() > 0 then
-    redis.call('SET', LAPSES, at + 1000)
-  else
-    redis.call('DEL', LAPSES)
-  end
-  return #found == PAGE
+  return #found == 2 * PAGE
 end
 
-local function read_new(count)
-  local read_group = { 'XREADGROUP', 'GROUP', GROUP, READER, 'COUNT', count, 'STREAMS', EVENTS, '>' }
-  local came = redis.pcall(unpack(read_group))
-  if came and came.err then
-    if not string.find(came.err, 'NOGROUP', 1, true) then
-      error(came)
+-- Whether an event that is listed as due is.
+local function may_run(number, entry, record)
+  if is_running(record) then
+    local ends = redis.call('ZSCORE', RUNNING, number)
+    return not ends or ends == 'inf' or tonumber(ends) <= at
+  end
+  return entry.order == '' or redis.call('ZRANGE', LINE .. entry.order, 0, 0)[1] == number
+end
+
+-- Chooses events, as many as there is room for. Those of other versions, and those that are listed where they do not belong, are beside.
+local function choose()
+  local chosen, foreign, wrong, empty, seen, size, is_drained = {}, {}, {}, {}, {}, 0, false
+  begin_due(endpoints, at)
+  while #chosen < limit and size < ENOUGH and #wrong + #foreign < PAGE do
+    local event = next_due(has_room, empty)
+    if not event then
+      is_drained = true
+      break
     end
-    -- The first lease of all, or the server has forgotten. Whatever has ended is known by its record.
-    redis.call('XGROUP', 'CREATE', EVENTS, GROUP, '0', 'MKSTREAM')
-    came = redis.call(unpack(read_group))
-  end
-  return came and came[1][2] or {}
-end
-
-purge(at, 2 * limit + 16)
-local known = redis.call('GET', LAPSES)
--- Before anything new: these came first.
-local is_behind = find_left_behind()
-if known and tonumber(known) <= at or not known and pending() > 0 then
-  is_behind = find_lapsed() or is_behind
-end
-
-local due = {}
-for _, kind in ipairs(redis.call('SMEMBERS', KINDS)) do
-  if suits(kind) then
-    local found = redis.call('ZRANGEBYSCORE', PREFIX .. 'due:' .. kind, '-inf', at, 'WITHSCORES', 'LIMIT', 0, limit)
-    for index = 1, #found, 2 do
-      due[#due + 1] = { number = found[index], time = tonumber(found[index + 1]), kind = kind }
+    event.entry = not seen[event.number] and entry_at(event.number)
+    event.record = event.entry and open_record(event.number, event.entry)
+    local into = wrong
+    if event.record and (event.entry.is_foreign or event.record.is_foreign) then
+      into = foreign
+    elseif event.record and may_run(event.number, event.entry, event.record) then
+      into = chosen
+      seen[event.number] = true
+      size = size + event.entry.size
+      enter(event.endpoint, event.type)
     end
+    into[#into + 1] = event
+  end
+  return chosen, foreign, wrong, empty, is_drained
+end
+
+-- Takes events out of those that are due, each from where it was found.
+local function pull_all(events, empty)
+  local types, all_endpoints = {}, {}
+  for _, event in ipairs(events) do
+    local key = due_key(event.class, event.endpoint, event.type)
+    types[key] = types[key] or { event = event, numbers = {} }
+    table.insert(types[key].numbers, event.number)
+  end
+  for key, of_type in pairs(types) do
+    redis.call('ZREM', key, unpack(of_type.numbers))
+    empty[#empty + 1] = { class = of_type.event.class, endpoint = of_type.event.endpoint, event_type = of_type.event.type }
+  end
+  for _, kind in ipairs(empty) do
+    refresh_type(kind.class, kind.endpoint, kind.event_type)
+    all_endpoints[kind.class .. kind.endpoint] = kind
+  end
+  for _, kind in pairs(all_endpoints) do
+    refresh_endpoint(kind.class, kind.endpoint)
   end
 end
 
--- What is new is read in the order of its arrival, whoever it is for: what does not suit, or has to wait for others, is set aside
--- once, and found by its kind or its line from then on.
--- Where one is large, others are: these are read one at a time, and so is the first, so that it does not become too much.
-local at_once = 1
-local fresh, size, budget, drained, done = 0, 0, is_behind and 0 or 4 * limit + 256, false, {}
-while fresh < limit and size < ENOUGH and budget > 0 and not drained do
-  local count = math.min(limit - fresh, at_once)
-  local came = read_new(count)
-  drained = #came < count
-  budget = budget - #came
-  for _, item in ipairs(came) do
-    local number, entry = number_of(item[1]), entry_of(item[2])
-    local record = entry and open_record(number, entry)
-    at_once = entry and #entry.body > LARGE and 1 or AT_ONCE
-    if record and is_running(record) then
-      -- The group was lost, and is read from the beginning: somebody still runs this.
-      hold({ item[1] }, lease, at)
-    else
-      local is_first = record and (entry.order == '' or join_line(number, entry))
-      local time = is_first and due_since(record, at)
-      if is_first and time <= at and suits(kind_of(entry)) then
-        fresh = fresh + 1
-        size = size + #entry.body
-        due[#due + 1] = { number = number, time = time, entry = entry, record = record }
-      else
-        if is_first then
-          set_aside(number, entry, time)
-        end
-        done[#done + 1] = item[1]
-      end
-    end
+local function hold(chosen)
+  local command = { 'ZADD', RUNNING }
+  for _, event in ipairs(chosen) do
+    touch(event.number)
+    command[#command + 1] = string.format('%d', at + lease)
+    command[#command + 1] = event.number
+  end
+  if #chosen > 0 then
+    redis.call(unpack(command))
   end
 end
 
-table.sort(due, function(one, other)
-  if one.time ~= other.time then
-    return one.time < other.time
-  end
-  return one.number < other.number
-end)
-
-local chosen, ids, is_chosen = {}, {}, {}
-size = 0
-for _, event in ipairs(due) do
-  local number, entry, record = event.number, event.entry, event.record
-  if is_chosen[number] then
-    -- Read once more, since the group was lost.
-  elseif #chosen < limit and (size < ENOUGH or entry) then
-    if not entry then
-      entry = entry_at(number)
-      record = entry and open_record(number, entry)
-    end
-    if record and (is_waiting(record) or is_lapsed(record)) then
-      is_chosen[number] = true
-      chosen[#chosen + 1] = { entry = entry, record = record, kind = event.kind }
-      ids[#ids + 1] = id_of(number)
-      size = size + #entry.body
-    else
-      take_up(number, event.kind)
-    end
-  elseif entry then
-    -- Others have been due for longer.
-    set_aside(number, entry, event.time)
-    done[#done + 1] = id_of(number)
-  end
-end
-if #done > 0 then
-  redis.call('XACK', EVENTS, GROUP, unpack(done))
-end
--- Pending before they are taken up: if anything fails from here on, the lease ends, and they are found.
-if #ids > 0 then
-  hold(ids, lease, at)
-end
-
-local leased = {}
-for index, event in ipairs(chosen) do
+-- Writes an event's new record, and says all that its worker has to know.
+local function start(event, token)
   local entry, record = event.entry, event.record
   if is_running(record) then
-    add_failure(record, at, lapsed)
+    add_failure(record, at, LAPSED)
+  else
+    record.due = record.time
   end
-  record.attempts, record.token = record.attempts + 1, ARGV[next_argument + index - 1]
-  write_open(claim_key(entry.key), record, at, 'r')
-  if event.kind then
-    take_up(record.number, event.kind)
-  end
-  local sequence, last = entry.sequence, false
-  if sequence ~= '' then
-    last = redis.call('HGET', APPLIED, entry.order)
-  end
-  leased[index] = { record.attempts, (last and last >= sequence) and 1 or 0, record.print, entry.parts, entry.body }
+  record.attempts, record.token = record.attempts + 1, token
+  write_open(claim_key(entry.key), record, 'r', at)
+  local last = entry.sequence ~= '' and redis.call('HGET', APPLIED, entry.order)
+  local superseded = last and last >= entry.sequence
+  return { record.attempts, superseded and 1 or 0, record.is_started and 1 or 0, record.print, entry.facts, false }
 end
 
--- How far everybody has read, for whoever is going to wait for more.
-local position = false
-if #leased < limit and drained then
-  for _, group in ipairs(redis.call('XINFO', 'GROUPS', EVENTS)) do
-    for index = 1, #group, 2 do
-      if group[index] == 'last-delivered-id' and group[2] == GROUP then
-        position = group[index + 1]
-      end
+local function add_parcels(rows, chosen)
+  local size = 0
+  for index, event in ipairs(chosen) do
+    local entry = event.entry
+    if entry.size <= SMALL and size + entry.size <= ALL_SMALL then
+      size = size + entry.size
+      rows[index][6] = redis.call('GET', PARCEL .. entry.parcel)
     end
   end
 end
-return { leased, position, budget <= 0 and 1 or 0 }
+
+local function bury_foreign(event)
+  local record, claim = event.record, claim_key(event.entry.key)
+  touch(event.number)
+  bury(claim, event.number, event.entry, record, at, FOREIGN, FOREIGN)
+  return event.entry.key
+end
+
+-- How far everything was looked at, for whoever is going to wait for more.
+local function last_arrival()
+  local last = redis.call('XREVRANGE', EVENTS, '+', '-', 'COUNT', 1)[1]
+  return last and last[1] or '0-0'
+end
+
+return guarded(function()
+  put_right_noted(PAGE / 5)
+  local has_expired = purge(at, PAGE)
+  local has_lapsed = find_lapsed()
+  local chosen, foreign, wrong, empty, is_drained = choose()
+  -- Running before they are taken out: if anything fails from here on, the lease ends, and they are found.
+  hold(chosen)
+  local rows, buried = {}, {}
+  for index, event in ipairs(chosen) do
+    rows[index] = start(event, argument())
+  end
+  add_parcels(rows, chosen)
+  pull_all(chosen, empty)
+  for index, event in ipairs(foreign) do
+    buried[index] = bury_foreign(event)
+  end
+  pull_all(foreign, {})
+  -- The next lease puts these right.
+  for _, event in ipairs(wrong) do
+    redis.call('SADD', UNSETTLED, event.number)
+  end
+  pull_all(wrong, {})
+  local is_all = is_drained and not has_lapsed and #wrong == 0
+  return { rows, buried, is_all and last_arrival(), is_all and 0 or 1, has_expired }
+end)

@@ -1,5 +1,5 @@
 -- Puts a leased event back. KEYS: the claim. ARGV: prefix, token, and for a retry the pause and the reason on one line. Without these
--- it is a release, and was no attempt.
+-- it is a release: it was no attempt, and the event is due since when it was due before.
 local record = read(KEYS[1])
 if not record or record.state == 'r' then
   return 'plain'
@@ -10,18 +10,21 @@ end
 if is_waiting(record) then
   return 'held'
 end
-local at, entry = now(), entry_at(record.number)
+local entry = is_running(record) and entry_at(record.number)
 if not entry then
   return 'lost'
 end
-local due = at
-if ARGV[3] then
-  due = at + tonumber(ARGV[3])
-  add_failure(record, at, ARGV[4])
-else
-  record.attempts = record.attempts - 1
-end
-set_aside(record.number, entry, due)
-write_open(KEYS[1], record, due, 'w')
-redis.call('XACK', EVENTS, GROUP, id_of(record.number))
-return 'held'
+return guarded(function()
+  local at = now()
+  touch(record.number)
+  if ARGV[3] then
+    add_failure(record, at, ARGV[4])
+    record.time = at + tonumber(ARGV[3])
+  else
+    record.attempts, record.time = record.attempts - 1, record.due
+  end
+  write_open(KEYS[1], record, 'w', record.time)
+  let_go(record.number, entry)
+  push_waiting(record.number, entry, record)
+  return 'held'
+end)

@@ -1,4 +1,4 @@
--- Extends a lease. KEYS: the claim. ARGV: prefix, token, lease.
+-- Extends a lease. KEYS: the claim. ARGV: prefix, token, lease, and whether the event's handler is about to be called.
 local record = read(KEYS[1])
 if not record or record.state == 'r' then
   return 'plain'
@@ -6,13 +6,18 @@ end
 if record.token ~= ARGV[2] or not is_running(record) then
   return 'lost'
 end
--- This comes first: one that has lapsed and is not held is only found where it was set aside.
-hold({ id_of(record.number) }, tonumber(ARGV[3]), now())
-if is_lapsed(record) then
-  write_open(KEYS[1], record, record.time, 'r')
-  local entry = entry_at(record.number)
-  if entry then
-    take_up(record.number, kind_of(entry))
+return guarded(function()
+  local ends = redis.call('ZSCORE', RUNNING, record.number)
+  touch(record.number)
+  -- This comes first: one that has lapsed and is not held is only found where it is due.
+  redis.call('ZADD', RUNNING, string.format('%d', now() + tonumber(ARGV[3])), record.number)
+  if ARGV[4] == '1' and not record.is_started then
+    record.is_started = true
+    write_open(KEYS[1], record, 'r', record.time)
   end
-end
-return 'held'
+  local entry = (not ends or ends == 'inf') and entry_at(record.number)
+  if entry then
+    pull(TRIED, entry.endpoint, entry.type, record.number)
+  end
+  return 'held'
+end)

@@ -1,0 +1,83 @@
+//! The queue, as operators see it.
+
+use std::time::Duration;
+
+use super::entry::Now;
+use super::queue::Queue;
+use crate::EventKey;
+use crate::inbox::{EventState, Filter, InboxCounts, KeptEvent, Page, Requeued};
+
+const DISCARDED: &str = "discarded by an operator";
+
+impl Queue {
+    pub(super) fn waiting(&self, up_to: u64) -> u64 {
+        up_to.min(self.index.waiting.len() as u64)
+    }
+
+    pub(super) fn counts(&mut self, now: Now) -> InboxCounts {
+        InboxCounts {
+            waiting: self.index.waiting.len() as u64,
+            running: self.index.running as u64,
+            completed: self.index.completed() as u64,
+            dead: self.index.dead as u64,
+            oldest_waiting: self.index.waiting.oldest(now),
+        }
+    }
+
+    pub(super) fn list(&self, filter: &Filter, page: &Page) -> Vec<KeptEvent> {
+        let after = page.after.map_or(0, |last| last.saturating_add(1));
+        let events = self.events(filter, after).take(page.limit);
+        events.map(|event| KeptEvent { failures: Vec::new(), parcel: None, ..event.clone() }).collect()
+    }
+
+    pub(super) fn get(&self, key: &EventKey) -> Option<KeptEvent> {
+        self.entries.get(key).map(|entry| entry.event.clone())
+    }
+
+    pub(super) fn requeue(&mut self, filter: &Filter, states: &[EventState], now: Now) -> Requeued {
+        let mut requeued = Requeued::default();
+        for key in self.matching(filter, states) {
+            let arrival = self.next_arrival();
+            let Some(entry) = self.entries.get_mut(&key) else { continue };
+            if entry.event.parcel.is_none() {
+                requeued.without_body += 1;
+                continue;
+            }
+            self.index.take(entry);
+            self.index.arrivals.remove(&entry.event.arrival);
+            entry.requeue(arrival, now);
+            self.arrive(&key, now);
+            requeued.events += 1;
+        }
+        requeued
+    }
+
+    pub(super) fn discard(&mut self, filter: &Filter, retention: Duration, now: Now) -> u64 {
+        let keys = self.matching(filter, &[EventState::Waiting, EventState::Dead]);
+        for key in &keys {
+            self.change(key, now, |entry| entry.complete(DISCARDED, retention, now));
+        }
+        keys.len() as u64
+    }
+
+    pub(super) fn forget(&mut self, filter: &Filter) -> u64 {
+        let keys = self.matching(filter, &[EventState::Completed, EventState::Dead]);
+        keys.iter().for_each(|key| self.remove(key));
+        keys.len() as u64
+    }
+
+    fn matching(&self, filter: &Filter, states: &[EventState]) -> Vec<EventKey> {
+        let events = self.events(filter, 0).filter(|event| states.contains(&event.state));
+        events.map(|event| event.key.clone()).collect()
+    }
+
+    /// Events that match, from an arrival on. One that is asked for by its key is not searched for.
+    fn events(&self, filter: &Filter, from: u64) -> impl Iterator<Item = &KeptEvent> {
+        let (one, all) = match &filter.key {
+            Some(key) => (self.entries.get(key).map(|entry| &entry.event), None),
+            None => (None, Some(self.index.arrivals.range(from..))),
+        };
+        let all = all.into_iter().flatten().filter_map(|(_, key)| Some(&self.entries.get(key)?.event));
+        one.into_iter().chain(all).filter(move |event| event.arrival >= from && filter.matches(event))
+    }
+}

@@ -1,0 +1,80 @@
+-- Puts right what a script that failed, or somebody else, has left behind: an event is where its record says.
+
+-- How long an event runs on whose lease's end nobody knows, in milliseconds.
+local GRACE = 30000
+
+local function keep_only_in(kept, number)
+  for _, set in ipairs({ RUNNING, COMPLETED, DEAD }) do
+    if set ~= kept then
+      redis.call('ZREM', set, number)
+    end
+  end
+end
+
+local function put_right_ended(number, entry, record, claim)
+  local set = record.state == 'f' and DEAD or COMPLETED
+  if set == DEAD then
+    redis.call('ZADD', DEAD, 0, number)
+  else
+    local left = math.max(redis.call('PTTL', claim), 1)
+    redis.call('ZADD', COMPLETED, string.format('%d', now() + left), number)
+    if redis.call('PTTL', PARCEL .. entry.parcel) < 0 then
+      keep_parcel(entry, left)
+    end
+  end
+  keep_only_in(set, number)
+  take_out(number, entry)
+  leave_line(number, entry)
+end
+
+local function put_right_running(number, entry, record)
+  keep_only_in(RUNNING, number)
+  local ends = redis.call('ZSCORE', RUNNING, number)
+  if not ends then
+    redis.call('ZADD', RUNNING, string.format('%d', now() + GRACE), number)
+  elseif ends == 'inf' then
+    push(TRIED, entry.endpoint, entry.type, number, record.time)
+  else
+    take_out(number, entry)
+  end
+  if entry.order ~= '' then
+    redis.call('ZADD', LINE .. entry.order, 0, number)
+  end
+end
+
+local function put_right(number, entry)
+  entry = entry or entry_at(number)
+  if not entry then
+    keep_only_in(nil, number)
+    redis.call('HDEL', FAILURES, number)
+    return
+  end
+  local claim = claim_key(entry.key)
+  local record = read(claim)
+  if not record and redis.call('ZSCORE', DEAD, number) then
+    record = { state = 'f', token = string.rep('A', 22), print = entry.print, number = number, attempts = 0 }
+    write(claim, 'f', record, now(), 'its record was deleted')
+  end
+  local is_open = open_record(number, entry)
+  if is_open and is_running(is_open) then
+    put_right_running(number, entry, is_open)
+  elseif is_open then
+    keep_only_in(nil, number)
+    is_open.time = is_open.time or now()
+    redis.call('PERSIST', PARCEL .. entry.parcel)
+    offer(number, entry, is_open)
+  elseif record and record.number == number then
+    put_right_ended(number, entry, record, claim)
+  else
+    erase(number, entry)
+  end
+end
+
+-- Puts some of those right that scripts noted down before they failed. One that cannot be is left for later.
+local function put_right_noted(most)
+  for _, number in ipairs(redis.call('SRANDMEMBER', UNSETTLED, most)) do
+    if pcall(put_right, number) then
+      redis.call('SREM', UNSETTLED, number)
+    end
+  end
+end

@@ -163,8 +163,8 @@ impl BoundKeeper {
     fn heed(&self, begun: &Raise<'_>, row: &PgRow) -> Result<(), sqlx::Error> {
         let (dead, now): (i64, i64) = (row.try_get("dead")?, row.try_get("now")?);
         let needed = std::mem::take(&mut self.bound.lock().needed);
-        if dead < MANY_DEAD && !needed {
-            self.bound.remove();
+        // A bound that there is stays until a walk finds that it is not worth it.
+        if dead < MANY_DEAD && !needed && begun.at.is_none() {
             return Ok(());
         }
         let recently = now - MARGIN;

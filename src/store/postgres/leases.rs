@@ -14,14 +14,13 @@ use super::held_up::HeldUp;
 use super::lane::Lane;
 use super::parcel;
 use super::schema::Statements;
-use super::settle::Settle;
 use super::settles::Settles;
-use super::strays::Strays;
+use super::strays::{Returns, Strays};
 use super::wanted::Wanted;
 use crate::EventKey;
 use crate::inbox::Leased;
 use crate::store::group::{Answers, Engine, Group};
-use crate::store::handed::{Handed, PutBack};
+use crate::store::handed::Handed;
 use crate::store::{ClaimToken, Fingerprint, StoreError};
 
 /// Nothing here waits for a row. Two workers that lease two events of one order do wait for each other, and one of them fails.
@@ -49,7 +48,6 @@ pub(super) struct Leases {
     held_up: HeldUp,
     bound: BoundKeeper,
     strays: Strays,
-    settles: Group<Settles>,
 }
 
 impl Leases {
@@ -70,12 +68,11 @@ impl Leases {
             choice: Choice::new(statements),
             held_up: HeldUp::new(statements, bound.clone()),
             bound: BoundKeeper::new(bound.clone(), statements, aside.clone()),
-            strays: Strays::new(aside, statements, settles.clone()),
-            settles,
+            strays: Strays::new(aside, statements, settles),
         }
     }
 
-    async fn lease(&self, wanted: &Wanted) -> Result<Handed<Group<Settles>>, Fault> {
+    async fn lease(&self, wanted: &Wanted) -> Result<Handed<Returns>, Fault> {
         let until = self.lane.until();
         self.held_up.look(&self.lane, until).await;
         self.bound.look(&self.lane, until).await;
@@ -98,14 +95,14 @@ impl Leases {
     }
 
     /// What has been due the longest.
-    async fn lease_due(&self, wanted: &Wanted, until: Instant) -> Result<Handed<Group<Settles>>, Fault> {
+    async fn lease_due(&self, wanted: &Wanted, until: Instant) -> Result<Handed<Returns>, Fault> {
         let (bound, limit) = (self.bound.bound().at(), i64::try_from(wanted.limit).unwrap_or(i64::MAX));
         let query = |tokens: &[ClaimToken]| wanted.lease(&self.lease_due, bound, tokens).bind(limit);
         self.run(wanted, until, query).await
     }
 
     /// What has been due the longest of the kinds that there is room for.
-    async fn lease_chosen(&self, wanted: &Wanted, until: Instant) -> Result<Handed<Group<Settles>>, Fault> {
+    async fn lease_chosen(&self, wanted: &Wanted, until: Instant) -> Result<Handed<Returns>, Fault> {
         let bound = self.bound.bound().at();
         for pause in PAUSES {
             let keys = self.choice.make(&self.lane, wanted, bound, until).await?;
@@ -120,7 +117,7 @@ impl Leases {
             // Other workers have chosen the same, and were faster.
             tokio::time::sleep(pause).await;
         }
-        Ok(Handed::new(Vec::new(), self.settles.clone()))
+        Ok(self.handed(Vec::new(), wanted, Instant::now()))
     }
 
     /// Runs a statement that leases, under new tokens each time: if one took effect whose answer did not come, its events can be told
@@ -130,7 +127,7 @@ impl Leases {
         wanted: &Wanted,
         until: Instant,
         query: impl Fn(&[ClaimToken]) -> Query<'q, Postgres, PgArguments>,
-    ) -> Result<Handed<Group<Settles>>, Fault> {
+    ) -> Result<Handed<Returns>, Fault> {
         let (asked_at, tries) = (Instant::now(), Mutex::new(Vec::new()));
         let answer = self
             .lane
@@ -150,15 +147,19 @@ impl Leases {
             tries.pop();
         }
         for tokens in tries {
-            self.strays.put_back(tokens, asked_at, wanted.lease);
+            self.strays.search(tokens, asked_at, wanted.lease);
         }
-        Ok(Handed::new(read_all(&answer?), self.settles.clone()))
+        Ok(self.handed(read_all(&answer?), wanted, asked_at))
+    }
+
+    fn handed(&self, events: Vec<Leased>, wanted: &Wanted, asked_at: Instant) -> Handed<Returns> {
+        Handed::new(events, Returns { strays: self.strays.clone(), asked_at, lease: wanted.lease })
     }
 }
 
 impl Engine for Leases {
     type Question = Wanted;
-    type Answer = Handed<Group<Settles>>;
+    type Answer = Handed<Returns>;
 
     async fn answer(&self, batch: &[Wanted]) -> Answers<Self::Answer> {
         let mut answers = Vec::with_capacity(batch.len());
@@ -170,14 +171,6 @@ impl Engine for Leases {
 
     /// Dropping it is enough, as it is when the answer was sent and not looked at.
     fn unheard(&self, _: Wanted, _: Self::Answer) {}
-}
-
-impl PutBack for Group<Settles> {
-    fn put_back(&self, events: Vec<Leased>) {
-        for event in events {
-            self.tell(Settle::release(&event.key, event.token));
-        }
-    }
 }
 
 /// What was leased, in its order. A row that this store never wrote is left out, and its lease lapses: it must not hold up others.

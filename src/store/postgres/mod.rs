@@ -42,7 +42,7 @@
 //!   events are waiting. A worker that asks for some [endpoints](crate::Worker::endpoints) only, or that limits how many events of a kind
 //!   run, looks at a few events in that order. If it can lease few of them, it goes from kind to kind in another index: what it
 //!   leaves out costs it nothing, however many events they are. A thousand kinds are looked at by one statement, and with more the
-//!   next lease goes on.
+//!   next lease goes on. Such a lease is two statements, or four, in place of one.
 //! - While a transaction is open for long, a backup for example, what ended since it began stays in the indexes. Once that makes a
 //!   walk over the index of what is due take time, leases begin at the first event that is still to be run, or two seconds
 //!   before now. What another instance puts back before that place is found by a walk that is repeated after a second, or after twenty times

@@ -10,8 +10,10 @@ use super::settle::Settle;
 use super::settles::Settles;
 use super::text::milliseconds;
 use crate::EventKey;
+use crate::inbox::Leased;
 use crate::store::ClaimToken;
 use crate::store::group::Group;
+use crate::store::handed::PutBack;
 
 /// Between two looks, at first; and at the most.
 const PAUSES: [Duration; 2] = [Duration::from_millis(50), Duration::from_secs(1)];
@@ -25,7 +27,7 @@ const DEADLINE: Duration = Duration::from_secs(5);
 /// Added to the time since a lease was asked for: clocks of two machines run at about the same speed.
 const SLACK: Duration = Duration::from_secs(1);
 
-/// Puts back events of leases whose answer never came, or came too late: nobody knows that they are leased.
+/// Puts back events of leases whose answer never came, or came too late, or was not heard: nobody knows that they are leased.
 #[derive(Clone)]
 pub(super) struct Strays {
     shared: Arc<Shared>,
@@ -50,7 +52,7 @@ struct Search {
     tokens: Vec<ClaimToken>,
     asked_at: Instant,
     lease: Duration,
-    /// Events were found, and told to be put back.
+    /// There are events, and they were told to be put back.
     found: bool,
     /// The server was asked, and answered.
     looked: bool,
@@ -62,15 +64,37 @@ impl Strays {
         Self { shared: Arc::new(Shared { lane, sql, settles, searches }) }
     }
 
-    /// Events may be leased under these tokens, and the caller knows of none.
-    pub(super) fn put_back(&self, tokens: Vec<ClaimToken>, asked_at: Instant, lease: Duration) {
+    /// Events may be leased under these tokens, and nobody knows of any.
+    pub(super) fn search(&self, tokens: Vec<ClaimToken>, asked_at: Instant, lease: Duration) {
+        self.open(Search { tokens, asked_at, lease, found: false, looked: false });
+    }
+
+    fn open(&self, search: Search) {
         let mut searches = self.shared.searches();
-        searches.open.push(Search { tokens, asked_at, lease, found: false, looked: false });
+        searches.open.push(search);
         if !searches.under_way {
             searches.under_way = true;
             drop(searches);
             tokio::spawn(self.shared.clone().search());
         }
+    }
+}
+
+/// Where the events of one lease are put back, if nobody takes them.
+pub(super) struct Returns {
+    pub(super) strays: Strays,
+    pub(super) asked_at: Instant,
+    pub(super) lease: Duration,
+}
+
+impl PutBack for Returns {
+    fn put_back(&self, events: Vec<Leased>) {
+        for event in &events {
+            self.strays.shared.settles.tell(Settle::release(&event.key, event.token));
+        }
+        // If that fails, it is told again.
+        let tokens = events.iter().map(|event| event.token).collect();
+        self.strays.open(Search { tokens, asked_at: self.asked_at, lease: self.lease, found: true, looked: false });
     }
 }
 

@@ -28,8 +28,14 @@ pub(super) struct Choice {
     kinds: Arc<str>,
     of_kinds: Arc<str>,
     /// By endpoint, or for all of them: the kind behind which to look next. There is none unless there are very many kinds.
-    places: Mutex<HashMap<Option<Box<str>>, (i64, i64)>>,
+    places: Mutex<HashMap<Range, KindHashes>>,
 }
+
+/// The kinds of one endpoint, or of all of them.
+type Range = Option<Box<str>>;
+
+/// The hashes of a kind's endpoint and type, in the order of the index.
+type KindHashes = (i64, i64);
 
 #[derive(Debug, PartialEq, Eq)]
 struct Candidate {
@@ -42,7 +48,7 @@ struct Candidate {
 
 /// A kind, by its first event that is due.
 struct Kind {
-    hashes: (i64, i64),
+    hashes: KindHashes,
     first: Option<First>,
 }
 
@@ -106,11 +112,11 @@ impl Choice {
         bound: Option<i64>,
         until: Instant,
     ) -> Result<(Vec<Kind>, bool), Fault> {
-        let ranges: Vec<Option<Box<str>>> = match &*wanted.endpoints {
+        let ranges: Vec<Range> = match &*wanted.endpoints {
             [] => vec![None],
             endpoints => endpoints.iter().cloned().map(Some).collect(),
         };
-        let after: Vec<Option<(i64, i64)>> = {
+        let after: Vec<Option<KindHashes>> = {
             let places = self.places.lock().unwrap_or_else(PoisonError::into_inner);
             ranges.iter().map(|range| places.get(range).copied()).collect()
         };
@@ -148,7 +154,7 @@ impl Choice {
     async fn first_of(
         &self,
         lane: &Lane,
-        kinds: Vec<((i64, i64), usize)>,
+        kinds: Vec<(KindHashes, usize)>,
         bound: Option<i64>,
         until: Instant,
     ) -> Result<Vec<Candidate>, Fault> {
@@ -172,7 +178,7 @@ fn pick(candidates: &[Candidate], wanted: &Wanted) -> Vec<usize> {
 
 /// The kinds that the next events are of, and how many there is room for of each. An event of any other kind comes too late, or
 /// there is no room for it when its turn comes.
-fn with_room(kinds: Vec<Kind>, wanted: &Wanted) -> Vec<((i64, i64), usize)> {
+fn with_room(kinds: Vec<Kind>, wanted: &Wanted) -> Vec<(KindHashes, usize)> {
     let mut due: Vec<_> = kinds.into_iter().filter_map(|kind| Some((kind.hashes, kind.first?))).collect();
     due.sort_unstable_by_key(|(_, first)| (first.due, first.arrival));
     let mut rooms = wanted.rooms();

@@ -3,6 +3,8 @@ local RUNNING, COMPLETED, DEAD = PREFIX .. 'running', PREFIX .. 'completed', PRE
 local APPLIED, FAILURES = PREFIX .. 'applied', PREFIX .. 'failures'
 -- What is known of an event is written in one way by each version, and begins in the same way in all of them.
 local VERSION = '1'
+-- A parcel of more bytes is a large one.
+local LARGE = 64 * 1024
 
 -- The arrivals that this script changes. A script that fails is not rolled back: these are noted down then, and the next lease puts them
 -- right by their records.
@@ -239,12 +241,21 @@ local function note_applied(entry)
   end
 end
 
+-- Deletes head and body. Large ones end in a moment, one by one: to give much memory back takes the server time.
+local function drop_parcel(entry)
+  if entry.size > LARGE then
+    redis.call('PEXPIRE', PARCEL .. entry.parcel, 1)
+  else
+    redis.call('DEL', PARCEL .. entry.parcel)
+  end
+end
+
 -- Head and body of an ended event stay for so many milliseconds.
 local function keep_parcel(entry, time)
   if time > 0 then
     redis.call('PEXPIRE', PARCEL .. entry.parcel, string.format('%d', time))
   else
-    redis.call('DEL', PARCEL .. entry.parcel)
+    drop_parcel(entry)
   end
 end
 
@@ -277,7 +288,7 @@ local function erase(number, entry)
   local record = read(claim_key(entry.key))
   local other = record and record.number and record.number ~= number and entry_at(record.number)
   if not other or other.parcel ~= entry.parcel then
-    redis.call('DEL', PARCEL .. entry.parcel)
+    drop_parcel(entry)
   end
   redis.call('XDEL', EVENTS, id_of(number))
   -- Not before: without a record, and in no set, it would be run.

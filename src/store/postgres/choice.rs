@@ -28,14 +28,8 @@ pub(super) struct Choice {
     kinds: Arc<str>,
     of_kinds: Arc<str>,
     /// By endpoint, or for all of them: the kind behind which to look next. There is none unless there are very many kinds.
-    places: Mutex<HashMap<Range, KindHashes>>,
+    places: Mutex<HashMap<Option<Box<str>>, Hashes>>,
 }
-
-/// The kinds of one endpoint, or of all of them.
-type Range = Option<Box<str>>;
-
-/// The hashes of a kind's endpoint and type, in the order of the index.
-type KindHashes = (i64, i64);
 
 #[derive(Debug, PartialEq, Eq)]
 struct Candidate {
@@ -46,9 +40,16 @@ struct Candidate {
     event_type: Option<String>,
 }
 
+/// A kind, as the index has it.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+struct Hashes {
+    endpoint: i64,
+    event_type: i64,
+}
+
 /// A kind, by its first event that is due.
 struct Kind {
-    hashes: KindHashes,
+    hashes: Hashes,
     first: Option<First>,
 }
 
@@ -112,11 +113,11 @@ impl Choice {
         bound: Option<i64>,
         until: Instant,
     ) -> Result<(Vec<Kind>, bool), Fault> {
-        let ranges: Vec<Range> = match &*wanted.endpoints {
+        let ranges: Vec<Option<Box<str>>> = match &*wanted.endpoints {
             [] => vec![None],
             endpoints => endpoints.iter().cloned().map(Some).collect(),
         };
-        let after: Vec<Option<KindHashes>> = {
+        let after: Vec<Option<Hashes>> = {
             let places = self.places.lock().unwrap_or_else(PoisonError::into_inner);
             ranges.iter().map(|range| places.get(range).copied()).collect()
         };
@@ -125,8 +126,8 @@ impl Choice {
             sqlx::query(AssertSqlSafe(self.kinds.clone()))
                 .bind(bound)
                 .bind(ranges.iter().map(|name| name.as_deref()).collect::<Vec<_>>())
-                .bind(after.iter().map(|after| after.map(|(endpoint, _)| endpoint)).collect::<Vec<_>>())
-                .bind(after.iter().map(|after| after.map(|(_, event_type)| event_type)).collect::<Vec<_>>())
+                .bind(after.iter().map(|after| after.map(|hashes| hashes.endpoint)).collect::<Vec<_>>())
+                .bind(after.iter().map(|after| after.map(|hashes| hashes.event_type)).collect::<Vec<_>>())
                 .bind(wanted.full_endpoints())
                 .bind(number(most))
         };
@@ -154,15 +155,15 @@ impl Choice {
     async fn first_of(
         &self,
         lane: &Lane,
-        kinds: Vec<(KindHashes, usize)>,
+        kinds: Vec<(Hashes, usize)>,
         bound: Option<i64>,
         until: Instant,
     ) -> Result<Vec<Candidate>, Fault> {
         let query = || {
             sqlx::query(AssertSqlSafe(self.of_kinds.clone()))
                 .bind(bound)
-                .bind(kinds.iter().map(|((endpoint, _), _)| *endpoint).collect::<Vec<_>>())
-                .bind(kinds.iter().map(|((_, event_type), _)| *event_type).collect::<Vec<_>>())
+                .bind(kinds.iter().map(|(hashes, _)| hashes.endpoint).collect::<Vec<_>>())
+                .bind(kinds.iter().map(|(hashes, _)| hashes.event_type).collect::<Vec<_>>())
                 .bind(kinds.iter().map(|(_, room)| number(*room)).collect::<Vec<_>>())
         };
         read(&lane.run_until(until, query).await?).map_err(Into::into)
@@ -178,7 +179,7 @@ fn pick(candidates: &[Candidate], wanted: &Wanted) -> Vec<usize> {
 
 /// The kinds that the next events are of, and how many there is room for of each. An event of any other kind comes too late, or
 /// there is no room for it when its turn comes.
-fn with_room(kinds: Vec<Kind>, wanted: &Wanted) -> Vec<(KindHashes, usize)> {
+fn with_room(kinds: Vec<Kind>, wanted: &Wanted) -> Vec<(Hashes, usize)> {
     let mut due: Vec<_> = kinds.into_iter().filter_map(|kind| Some((kind.hashes, kind.first?))).collect();
     due.sort_unstable_by_key(|(_, first)| (first.due, first.arrival));
     let mut rooms = wanted.rooms();
@@ -202,7 +203,7 @@ fn read(rows: &[PgRow]) -> Result<Vec<Candidate>, sqlx::Error> {
 }
 
 fn kind(row: &PgRow) -> Result<Kind, sqlx::Error> {
-    let hashes = (row.try_get("endpoint_hash")?, row.try_get("type_hash")?);
+    let hashes = Hashes { endpoint: row.try_get("endpoint_hash")?, event_type: row.try_get("type_hash")? };
     let Some(due) = row.try_get("due")? else { return Ok(Kind { hashes, first: None }) };
     let first = First {
         due,

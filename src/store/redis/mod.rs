@@ -106,7 +106,7 @@
 //! that workers lease, and so finds what other hands have left behind. An event that another version wrote, or whose body somebody
 //! deleted, is a dead letter, and told to `tracing` as an error.
 //!
-//! **Memory**: an accepted event takes its parcel and about 600 bytes until its retention is over, or for ever if it is a dead letter;
+//! **Memory**: an accepted event takes its parcel and about 550 bytes until its retention is over, or for ever if it is a dead letter;
 //! [`keep_completed_bodies`](RedisStoreBuilder::keep_completed_bodies) lets the parcel end earlier. Leases and counts clear expired ones
 //! away, and where there are many, a task goes on with it. Of every [order](crate::inbox::Order) with a sequence, the last one that was
 //! applied is kept for good.

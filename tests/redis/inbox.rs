@@ -18,6 +18,8 @@ mod keys;
 mod kinds;
 #[path = "inbox/late.rs"]
 mod late;
+#[path = "inbox/random.rs"]
+mod random;
 #[path = "inbox/recovery.rs"]
 mod recovery;
 #[path = "inbox/site.rs"]

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::path::Path;
 use std::sync::{Arc, Mutex};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use axum::Router;
 use axum::body::Body;
@@ -19,7 +19,7 @@ use tower_webhook::store::{SqliteStore, Store};
 use tower_webhook::testing::TestSender;
 use tower_webhook::{WebhookEvent, WebhookLayer};
 
-use crate::bed::{Bed, key, pool_at, write_lock};
+use crate::bed::{Bed, PATIENCE, key, pool_at, write_lock};
 use crate::disks::SmallDisk;
 use crate::support::checker::{Dice, asked_seed};
 use crate::support::{Answer, scheme};
@@ -257,7 +257,9 @@ async fn random_traffic_keeps_the_invariants() {
         senders.spawn(async move {
             let id = if dice.below(4) == 0 { format!("unlucky_{n}") } else { format!("evt_{n}") };
             let mut acknowledged = 0;
-            for _ in 0..100 {
+            // A sender's patience: longer than the lease of a claim whose caller left, and that nobody could release at once.
+            let until = Instant::now() + 2 * PATIENCE;
+            while Instant::now() < until {
                 let receiver = &receivers[dice.below(2) as usize];
                 match dice.below(8) {
                     0 => assert_eq!(receiver.forge(&format!("forged_{n}")).await.status, StatusCode::UNAUTHORIZED),

@@ -59,9 +59,9 @@
 //!
 //! # The inbox
 //!
-//! The store is an [`Inbox`](crate::inbox::Inbox), on Redis 7.0 or Valkey. One script claims the event and adds it to a stream, parcel
-//! and all, together with others that came at the same time; workers take it from there through a consumer group. When that is
-//! answered, the sender may forget the event, and whether Redis remembers it is a matter of its configuration:
+//! The store is an [`Inbox`](crate::inbox::Inbox), on Redis 7.0 or Valkey. One script claims the event and adds it to a stream
+//! and to what is due, together with others that came at the same time. When that is answered, the sender may forget the event, and
+//! whether Redis remembers it is a matter of its configuration:
 //!
 //! | | the server's process ends | its machine does | failover |
 //! |---|---|---|---|
@@ -76,7 +76,7 @@
 //! With replicas, an event that too few of them confirm is not acknowledged, nor is a duplicate that finds it; it is in the stream
 //! nevertheless, and is going to be run. Do not take any of this for Postgres: where an accepted event must not be lost, it
 //! belongs there, or into SQLite. Under `maxmemory-policy noeviction` a full server refuses new events, and workers go on: what
-//! they end frees memory. Under `allkeys-*` it may drop the whole stream.
+//! they end frees memory. Under other policies it may drop bodies, or the whole stream.
 //!
 //! **On a Cluster** all keys of an inbox must be in one slot, since they are written together: give the store a
 //! [prefix](RedisStoreBuilder::prefix) with a name in braces, such as `{webhooks}:`, and inboxes that are to be on several nodes a
@@ -85,22 +85,31 @@
 //!
 //! **Workers** are woken by a connection of its own, on which the store waits for the stream while somebody is idle. It is for
 //! arrivals: an event that another process puts back, or whose turn in its order has come there, is found when the worker next
-//! [looks](crate::Worker::poll_every). Leases, pauses and retention are on the server's clock. So long as a lease holds, its event
-//! is pending in the consumer group, with an idle time that is set such that each lease has a deadline of its own; `XPENDING` finds
-//! those that have passed. An entry that was only just read is pending for another consumer: a script that fails, for want of a right
-//! or because of a key of another type, is not rolled back, and the next one finds there what was left behind.
+//! [looks](crate::Worker::poll_every). Leases, pauses and retention are on the server's clock.
 //!
-//! What a worker reads of the stream and does not run, because its [endpoints](crate::Worker::endpoints) or bulkheads leave it out, or
-//! because others of its order go first, is set aside once, in a sorted set of its kind or in the line of its order: a consumer group
-//! hands everything out in one order, and cannot be asked for one kind. Delayed retries are in the same sorted sets. Whatever
-//! has been due the longest goes first, wherever it is.
+//! **A lease** takes what has been due the longest. Endpoints, the types of each, and the events of each type are in sorted sets by when
+//! their first is due, and are merged lazily: a lease costs the same with one kind and with thousands, with any number of future
+//! retries, and with any backlog of kinds that the worker's [endpoints](crate::Worker::endpoints) or bulkheads leave out. An event whose
+//! lease has lapsed is among those that are due, and still its worker's until another one leases it. An answer that comes after the
+//! worker, or the store's [timeout](RedisStoreBuilder::timeout), has given up is put back, within five minutes; on a Cluster it is the
+//! client's own response timeout that decides how late it may come.
 //!
-//! Listing dead or running events is quick. Other listings, and [`forget`](crate::inbox::Inbox::forget) of completed events, go through
-//! the stream, 25 events at a time.
+//! **Scripts are short**: the server does nothing else meanwhile. Head and body of an event are under a key of their own. Above 64 KiB
+//! they pass through no script: they are written with a time to live, for an event that is new, and the script that accepts the event
+//! takes that away. A lease takes 4 MiB of them at the most, unless a single one is larger, and asks for large ones one by one.
+//! What operators do is done to 50 events at a time. Listing dead events is quick, and so is listing running ones up to a thousand;
+//! other listings, and [`forget`](crate::inbox::Inbox::forget) of completed events, go through the stream. Counting looks at no event
+//! but the first few that are due.
 //!
-//! **Memory**: an accepted event takes its parcel and about 300 bytes until its retention is over, or for ever if it is a dead letter.
-//! Expired ones are cleared away by whoever next leases or counts. Of every [order](crate::inbox::Order) with a sequence, the last one
-//! that was applied is kept for good.
+//! **A script that fails**, for want of a right or because of a key of another type, is not rolled back. It notes down which events it
+//! had begun to change, and the next lease puts them where their records say. A sweep does the same with 200 events every ten seconds
+//! that workers lease, and so finds what other hands have left behind. An event that another version wrote, or whose body somebody
+//! deleted, is a dead letter, and told to `tracing` as an error.
+//!
+//! **Memory**: an accepted event takes its parcel and about 550 bytes until its retention is over, or for ever if it is a dead letter;
+//! [`keep_completed_bodies`](RedisStoreBuilder::keep_completed_bodies) lets the parcel end earlier. Leases and counts clear expired ones
+//! away, and where there are many, a task goes on with it. Of every [order](crate::inbox::Order) with a sequence, the last one that was
+//! applied is kept for good.
 //!
 //! # What is in Redis
 //!
@@ -108,15 +117,28 @@
 //! completed or failed, the token, the fingerprint of the body, and the event's type or how it ended. Its time to live is the lease
 //! or the retention. An event with an id of 30 bytes takes about 225 in all.
 //!
-//! Of an inbox it is `a` until the event has been run, without a time to live, and says behind an `@` which arrival it is, how often it
-//! has been tried, and since when it waits or runs. Beside, under the prefix and `inbox:`, there are
+//! Of an inbox it is `a` until the event has been run, without a time to live. Behind an `@` it says which arrival the event is, how
+//! often it has been tried, and since or until when it waits (`w`), or since when it runs (`r`) and was due before; `o` is for an event
+//! in an order, and `s` for one whose handler was started. An arrival is a number of 19 digits, made of an id of the stream. Beside,
+//! under the prefix and `inbox:`, there are these keys:
 //!
-//! - `events`, the stream: of every event that is kept, `b` is the body, and `e` key, type, fingerprint, time, order and sequence,
-//!   each behind its length, and the head;
-//! - `due:…`, the sorted sets of what is due beside it, by kind, and `kinds`, which of them there are;
-//! - `line:…`, the events of one order that were read, and `applied`, the last sequence of each;
-//! - `completed` by the end of their retention, and `dead`; `failures`, the failed attempts of every event that has any;
-//! - `lapses`, when to look for leases that have lapsed.
+//! | key | type | holds |
+//! |---|---|---|
+//! | `events` | stream | of each event that is kept, in the order of arrival, `e`: version, key, order, name of the parcel, type, fingerprint, time, sequence and length of the parcel, each behind its length |
+//! | `parcel:`name | string | head and body of an event, behind the head's length; the name is the token under which it was accepted |
+//! | `due:`class length`:`endpoint type | sorted set | arrivals of the events of one kind that can be leased, by when they are due |
+//! | `types:`class endpoint | sorted set | the types of an endpoint that have any, by when their first is due |
+//! | `endpoints:`class | sorted set | the endpoints that have any, by when their first is due |
+//! | `running` | sorted set | arrivals of events that were leased, by when the lease ends; `inf` where that was noticed |
+//! | `completed` | sorted set | arrivals of completed events, by when their retention is over |
+//! | `dead` | sorted set | arrivals of dead letters |
+//! | `line:`order | sorted set | arrivals of the events of one order that have not ended: the first one can be leased, or runs |
+//! | `applied` | hash | of each order the last sequence that was completed |
+//! | `failures` | hash | of each arrival the attempts that failed, a line each |
+//! | `unsettled` | set | arrivals that a failed script had begun to change |
+//!
+//! The class is `u` for events that were never tried, which are due whatever the clock says, and `t` for others. A type is behind a
+//! colon, and empty for an event without one.
 //!
 //! Events are claimed with `SET … NX GET PX`. Redis 6 does not take `NX` and `GET` together; there a script does the same.
 //!

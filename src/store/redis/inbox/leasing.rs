@@ -18,7 +18,7 @@ use crate::store::handed::{Handed, PutBack};
 use crate::telemetry;
 
 /// How many events one script leases at the most: the server does nothing else meanwhile.
-const MOST: usize = 256;
+const MOST: usize = 64;
 
 /// The longest lease, in milliseconds: 31 years.
 pub(super) const LONGEST_LEASE: u64 = 1_000_000_000_000;

@@ -12,8 +12,9 @@ use crate::EventKey;
 use crate::inbox::{EventState, Filter, InboxCounts, KeptEvent, Page, Requeued, from_unix_millis, log};
 use crate::store::ClaimToken;
 
-/// How many events one script looks at, or changes.
+/// How many events one script looks at, and how many it changes.
 const AT_ONCE: usize = 100;
+const CHANGED: usize = 50;
 
 const DISCARDED: &str = "discarded by an operator";
 
@@ -153,7 +154,7 @@ impl Shared {
                 continue;
             }
             let filter = filter.clone().state(*state);
-            let mut page = Page::first(AT_ONCE);
+            let mut page = Page::first(CHANGED);
             loop {
                 let found = self.list(&filter, &page).await?;
                 let Some(last) = found.last() else { break };

@@ -7,7 +7,7 @@ use std::sync::LazyLock;
 use super::super::script::Script;
 
 const EVENTS: &str = include_str!("lua/events.lua");
-const COMMON: &str = include_str!("lua/common.lua");
+const COMMON: &str = concat!(include_str!("lua/common.lua"), include_str!("lua/moving.lua"));
 const RIGHT: &str = include_str!("lua/right.lua");
 const QUEUE: &str = include_str!("lua/queue.lua");
 

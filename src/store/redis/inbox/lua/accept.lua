@@ -5,6 +5,8 @@ local IS_REPLICATED, EACH = ARGV[2] == '1', 8
 -- Due since now, and not since what its id says: if the server's clock was set back, that is to come.
 local at = now()
 local parcel_of_none, number_of_last
+-- The kinds whose first is known to be due by now.
+local known = {}
 
 local function answer(found, claim, record)
   -- Written again as it is: from Redis 7.2 on WAIT is about what its own connection wrote.
@@ -40,7 +42,13 @@ local function accept(claim, record, facts, endpoint, event_type, order, name, p
   redis.call('SET', claim, record .. '@' .. number .. string.format(' 0 %d w', at) .. (order == '' and '' or 'o'))
   local line = LINE .. order
   if order == '' or redis.call('ZADD', line, 0, number) and redis.call('ZRANGE', line, 0, 0)[1] == number then
-    push(UNTRIED, endpoint, event_type, number, at)
+    local key = due_key(UNTRIED, endpoint, event_type)
+    if known[key] then
+      redis.call('ZADD', key, at, number)
+    else
+      push(UNTRIED, endpoint, event_type, number, at)
+      known[key] = true
+    end
   end
   return false
 end

@@ -11,7 +11,7 @@ return guarded(function()
       redis.call('ZADD', COMPLETED, soon, number)
       redis.call('ZREM', DEAD, number)
       if entry then
-        redis.call('DEL', PARCEL .. entry.parcel)
+        drop_parcel(entry)
       end
       redis.call('DEL', claim)
       if entry then

@@ -60,7 +60,7 @@ local function advance(cursor)
 end
 
 local function begin(key, from)
-  local cursor = { key = key, page = {}, at = 1, offset = 0, count = 8, bound = from.bound, class = from.class,
+  local cursor = { key = key, page = {}, at = 1, offset = 0, count = from.event_type and 2 or 16, bound = from.bound, class = from.class,
     endpoint = from.endpoint, event_type = from.event_type }
   return advance(cursor)
 end

@@ -1,7 +1,5 @@
 //! What shares a statement, and what must not be shared with it.
 
-use std::time::Duration;
-
 use futures_util::future::{join, join_all, join3};
 use tower_webhook::EventKey;
 use tower_webhook::store::{Claim, ClaimRequest, ClaimToken, Completion, Fingerprint, Hold, Store, StoreErrorKind};
@@ -127,12 +125,14 @@ async fn key_that_an_open_transaction_inserts_is_in_flight_and_delays_no_other()
     assert_eq!(bed.store.claim(&claims[7]).await.expect("an answer"), FRESH);
 }
 
-/// A claim that is on its way when whoever asked for it leaves. The proxy is slow, so that there is time to leave.
+/// A claim that is on its way when whoever asked for it leaves. The proxy holds the reply back.
 async fn leave_during(bed: &Bed, proxy: &Proxy, key: &EventKey) {
-    let warm = crate::bed::key("warm");
-    assert_eq!(bed.store.claim(&bed.claim(&warm, token(9))).await.expect("an answer"), FRESH);
-    assert_eq!(bed.store.renew(&bed.claim(&warm, token(9))).await.expect("an answer"), Hold::Held);
-    proxy.set(Weather::Slow(Duration::from_millis(300)));
+    // Prepares the statements on every connection, so that what follows is one request: keys are spread over connections.
+    for warm in (0..16).map(|n| crate::bed::key(&format!("warm {n}"))) {
+        assert_eq!(bed.store.claim(&bed.claim(&warm, token(9))).await.expect("an answer"), FRESH);
+        assert_eq!(bed.store.renew(&bed.claim(&warm, token(9))).await.expect("an answer"), Hold::Held);
+    }
+    proxy.set(Weather::HoldReplies);
     let (store, asked) = (bed.store.clone(), key.clone());
     let claiming = tokio::spawn(async move { store.claim(&ClaimRequest::new(&asked, token(1), WEEK)).await });
     let direct = Bed { pool: shared().pool(), table: bed.table.clone(), store: bed.store.clone() };

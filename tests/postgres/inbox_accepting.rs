@@ -1,7 +1,5 @@
 //! What is accepted together, and by whom it may be taken.
 
-use std::time::Duration;
-
 use futures_util::future::{join, join_all};
 use sqlx::AssertSqlSafe;
 use tower_webhook::inbox::{EventState, Filter, Inbox, LeaseRequest, Page, Parcel};
@@ -125,9 +123,11 @@ async fn acceptance_whose_caller_left_is_queued() {
     let proxy = Proxy::before(shared().address()).await;
     let bed = Bed::over(shared().pool_at(proxy.address)).await;
     let key = key("evt_1");
-    assert_eq!(accept(&bed.store, &crate::bed::key("warm")).await, KEPT);
-    assert_eq!(accept(&bed.store, &key_beside(&key)).await, KEPT);
-    proxy.set(Weather::Slow(Duration::from_millis(300)));
+    // Prepares the statements on every connection, so that what follows is one request: keys are spread over connections.
+    for n in 0..16 {
+        assert_eq!(accept(&bed.store, &crate::bed::key(&format!("warm {n}"))).await, KEPT);
+    }
+    proxy.set(Weather::HoldReplies);
     let (store, asked) = (bed.store.clone(), key.clone());
     let accepting = tokio::spawn(async move { accept(&store, &asked).await });
     let direct = Bed { pool: shared().pool(), table: bed.table.clone(), store: bed.store.clone() };
@@ -142,11 +142,6 @@ async fn acceptance_whose_caller_left_is_queued() {
     assert_eq!(accept(&bed.store, &key).await, ACCEPTED);
 }
 
-/// Another id, so that both connections for claims are made.
-fn key_beside(key: &tower_webhook::EventKey) -> tower_webhook::EventKey {
-    crate::bed::key(&format!("{} beside", key.id()))
-}
-
 /// Events that nobody knows of would otherwise wait for their leases to end.
 #[tokio::test]
 async fn lease_whose_worker_left_is_put_back() {
@@ -155,7 +150,7 @@ async fn lease_whose_worker_left_is_put_back() {
     let key = key("evt_1");
     assert!(lease(&bed.store, 1).await.is_empty(), "connected");
     assert_eq!(accept(&bed.store, &key).await, KEPT);
-    proxy.set(Weather::Slow(Duration::from_millis(300)));
+    proxy.set(Weather::HoldReplies);
     let store = bed.store.clone();
     let leasing = tokio::spawn(async move { store.lease(&LeaseRequest::new(10, WEEK)).await });
     let direct = Bed { pool: shared().pool(), table: bed.table.clone(), store: bed.store.clone() };

@@ -1,8 +1,7 @@
-//! A TCP proxy in front of a server, which can cut its connections, delay what passes, or swallow one direction.
+//! A TCP proxy in front of a server, which can cut its connections, hold replies back, or swallow one direction.
 
 use std::io;
 use std::net::SocketAddr;
-use std::time::Duration;
 
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::tcp::{OwnedReadHalf, OwnedWriteHalf};
@@ -21,8 +20,8 @@ pub enum Weather {
     SwallowRequests,
     /// Requests arrive and take effect; their replies do not.
     SwallowReplies,
-    /// Every chunk, in both directions, is late by this much.
-    Slow(Duration),
+    /// Requests arrive and take effect; their replies wait until the weather changes.
+    HoldReplies,
 }
 
 /// Stops when it is dropped.
@@ -102,7 +101,7 @@ async fn pass(
     mut to: OwnedWriteHalf,
     direction: Direction,
     cuts: usize,
-    sky: watch::Receiver<Sky>,
+    mut sky: watch::Receiver<Sky>,
 ) -> io::Result<()> {
     let mut buffer = vec![0; 64 * 1024];
     loop {
@@ -113,7 +112,10 @@ async fn pass(
         }
         match (now.weather, direction) {
             (Weather::SwallowRequests, Direction::Requests) | (Weather::SwallowReplies, Direction::Replies) => continue,
-            (Weather::Slow(time), _) => tokio::time::sleep(time).await,
+            (Weather::HoldReplies, Direction::Replies) => {
+                // The proxy's end is a change of weather, too.
+                let _ = sky.wait_for(|sky| sky.weather != Weather::HoldReplies || sky.cuts > cuts).await;
+            }
             _ => {}
         }
         to.write_all(&buffer[..length]).await?;

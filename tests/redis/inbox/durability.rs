@@ -3,10 +3,10 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use tower_webhook::inbox::{Filter, Inbox};
-use tower_webhook::store::{Claim, Completion, Hold, RedisStore, Store, StoreErrorKind};
+use tower_webhook::inbox::{Filter, Inbox, Parcel};
+use tower_webhook::store::{Claim, ClaimRequest, ClaimToken, Completion, Hold, RedisStore, Store, StoreErrorKind};
 
-use super::site::{LEASE, PREFIX, RETENTION, accept, accept_all, ids, lease, listed, store_on};
+use super::site::{LEASE, PREFIX, RETENTION, accept, accept_all, ids, lease, listed, now, store_on};
 use crate::harness::pool;
 use crate::receiver::{eventually, key};
 use crate::support::redis_server::RedisServer;
@@ -121,4 +121,19 @@ async fn accepted_event_without_enough_replicas_is_an_error_until_they_have_it()
     let patient = store(Duration::from_secs(30));
     assert!(matches!(accept(&patient, &key("evt_1"), "test.event").await, Ok(Claim::Accepted { .. })));
     assert_eq!(ids(&lease(&patient, 10).await), ["evt_1"]);
+}
+
+/// The event is there, and so is its body, which was written before.
+#[tokio::test(flavor = "multi_thread")]
+async fn large_event_that_too_few_replicas_confirm_keeps_its_body() {
+    let primary = RedisServer::start();
+    let wait = Duration::from_millis(50);
+    let store = RedisStore::builder(pool(&primary)).prefix(PREFIX).replicas(1).replica_timeout(wait).build();
+    let (key, large) = (key("evt_1"), Parcel::new("a head", vec![b'x'; 1 << 20], now()));
+    for _ in 0..2 {
+        let error = store.accept(&ClaimRequest::new(&key, ClaimToken::random(), LEASE), &large).await;
+        assert_eq!(error.expect_err("no replicas").kind(), StoreErrorKind::Unavailable);
+    }
+    let leased = lease(&store_on(&primary), 10).await;
+    assert_eq!(leased.iter().map(|leased| &leased.parcel).collect::<Vec<_>>(), [&large]);
 }

@@ -71,20 +71,12 @@ impl Acceptor {
         Ok(claims)
     }
 
+    /// A parcel whose event turns out to be known is left to end by itself: after a lost reply it may be that event's own.
     async fn accept_large(&self, offers: &[&Offer]) -> Result<Vec<Result<Option<Claim>, Fault>>, Fault> {
         for offer in offers {
             self.upload(offer).await?;
         }
-        let claims = self.accept_by_script(offers).await?;
-        for (offer, claim) in offers.iter().zip(&claims) {
-            // Somebody else was faster. If this cannot be deleted, it ends by itself.
-            if !matches!(claim, Ok(Some(Claim::Fresh { .. }) | None)) {
-                let mut delete = redis::cmd("DEL");
-                delete.arg(self.shared.parcel_key(offer.name()));
-                let _ = self.shared.ask(Way::Shared, &offer.claim, &delete).await;
-            }
-        }
-        Ok(claims)
+        self.accept_by_script(offers).await
     }
 
     /// Writes a parcel by itself. One that is there is the same, and may have been accepted: it must not end.

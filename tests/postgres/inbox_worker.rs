@@ -12,12 +12,13 @@ use sqlx::AssertSqlSafe;
 use tokio::sync::{Notify, mpsc};
 use tower::ServiceExt;
 use tower_webhook::inbox::{EventState, Filter, Inbox, LAPSED};
+use tower_webhook::rejection::{Rejection, RejectionKind};
 use tower_webhook::store::PostgresStore;
 use tower_webhook::testing::TestSender;
 use tower_webhook::worker::RetryPolicy;
 use tower_webhook::{Outcome, WebhookEvent, WebhookLayer, Worker};
 
-use crate::bed::{Bed, LEASE, eventually, key};
+use crate::bed::{Bed, LEASE, PATIENCE, eventually, key};
 use crate::support::scheme;
 
 /// Has a layer keep an event in the store.
@@ -74,6 +75,28 @@ fn row_37_event_of_a_worker_that_is_gone_is_run_by_another_one() {
         let reasons: Vec<_> = kept.failures.iter().map(|attempt| &*attempt.reason).collect();
         assert_eq!(reasons, [LAPSED]);
     });
+}
+
+/// Handlers that hold every connection of the pool must not make a full inbox look like a broken one.
+#[tokio::test]
+async fn full_inbox_answers_while_handlers_hold_every_connection() {
+    let bed = Bed::new().await;
+    deliver(&bed.store, "first").await;
+    let mut held = Vec::new();
+    for _ in 0..bed.pool.options().get_max_connections() {
+        held.push(bed.pool.acquire().await.expect("a connection"));
+    }
+    let layer = WebhookLayer::inbox(scheme(), bed.store.clone()).claim_deadline(PATIENCE).expect("some time");
+    let app = Router::new()
+        .route("/webhooks", post(|| async { StatusCode::IM_A_TEAPOT }))
+        .layer(layer.max_waiting_events(1).expect("some"));
+    for (id, status) in [("second", StatusCode::SERVICE_UNAVAILABLE), ("first", StatusCode::OK)] {
+        let delivery = TestSender::new(scheme()).deliver(format!(r#"{{"id":"{id}","type":"test.event"}}"#));
+        let answer = app.clone().oneshot(delivery.request::<Body>()).await.expect("a router cannot fail");
+        assert_eq!(answer.status(), status, "{id}");
+        let refused = answer.extensions().get().and_then(Outcome::rejection).map(Rejection::kind);
+        assert_eq!(refused, (id == "second").then_some(RejectionKind::Backlogged), "{id}");
+    }
 }
 
 #[tokio::test]

@@ -264,6 +264,14 @@ mod traced {
         tracing::error!(target: "tower_webhook", key, reason, "an event of the inbox cannot be run, and is a dead letter now");
     }
 
+    #[cfg(feature = "postgres")]
+    pub(crate) fn event_passed_over(key: &str, error: &(dyn Error + 'static)) {
+        tracing::error!(
+            target: "tower_webhook", key, error = with_causes(error),
+            "a stored event could not be read, and is passed over: another version or another program wrote it"
+        );
+    }
+
     #[cfg(feature = "sqlite")]
     pub(crate) fn event_unreadable(row: i64, error: &(dyn Error + 'static)) {
         tracing::error!(
@@ -348,6 +356,8 @@ mod silent {
     pub(crate) fn postgres_warned(_: &str) {}
     #[cfg(feature = "redis")]
     pub(crate) fn redis_event_given_up(_: &str, _: &str) {}
+    #[cfg(feature = "postgres")]
+    pub(crate) fn event_passed_over(_: &str, _: &(dyn Error + 'static)) {}
     #[cfg(feature = "sqlite")]
     pub(crate) fn event_unreadable(_: i64, _: &(dyn Error + 'static)) {}
     #[cfg_attr(not(feature = "postgres"), expect(dead_code))]

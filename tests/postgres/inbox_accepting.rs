@@ -7,6 +7,7 @@ use tower_webhook::store::{Claim, ClaimRequest, ClaimToken, Completion, Fingerpr
 
 use crate::bed::{Bed, LEASE, WEEK, eventually, key, run_on, shared};
 use crate::inbox_desk::{ACCEPTED, KEPT, accept, complete, lease, lease_one, parcel};
+use crate::support::logs::Logs;
 use crate::support::proxy::{Proxy, Weather};
 
 const FRESH: Claim = Claim::Fresh { attempt: Some(1) };
@@ -239,4 +240,17 @@ async fn row_that_this_store_never_wrote_is_not_leased_and_delays_no_other() {
     sqlx::query(AssertSqlSafe(spoil)).bind(key("a").as_str()).execute(&bed.pool).await.expect("spoilt");
     let leased: Vec<_> = lease(&bed.store, 10).await.into_iter().map(|leased| leased.key).collect();
     assert_eq!(leased, [key("b"), key("c")]);
+}
+
+#[tokio::test]
+async fn event_that_cannot_be_read_is_reported_and_others_are_leased() {
+    let (logs, _guard) = Logs::capture();
+    let bed = Bed::new().await;
+    for id in ["bad", "good"] {
+        assert_eq!(accept(&bed.store, &key(id)).await, KEPT);
+    }
+    assert_eq!(bed.run(&format!("UPDATE events SET key = 'no key' WHERE key = '{}'", key("bad").as_str())).await, 1);
+    assert_eq!(lease_one(&bed.store).await.key.id(), "good");
+    assert_eq!(logs.count("a stored event could not be read"), 1);
+    assert!(logs.lines().iter().all(|line| !line.text.contains("the body of bad")), "the log has no body");
 }

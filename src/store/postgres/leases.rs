@@ -17,11 +17,11 @@ use super::schema::Statements;
 use super::settles::Settles;
 use super::strays::{Returns, Strays};
 use super::wanted::Wanted;
-use crate::EventKey;
 use crate::inbox::Leased;
 use crate::store::group::{Answers, Engine, Group};
 use crate::store::handed::Handed;
 use crate::store::{ClaimToken, Fingerprint, StoreError};
+use crate::{EventKey, telemetry};
 
 /// Nothing here waits for a row. Two workers that lease two events of one order do wait for each other, and one of them fails.
 const LOCK_TIMEOUT: Duration = Duration::from_millis(100);
@@ -173,9 +173,16 @@ impl Engine for Leases {
     fn unheard(&self, _: Wanted, _: Self::Answer) {}
 }
 
-/// What was leased, in its order. A row that this store never wrote is left out, and its lease lapses: it must not hold up others.
+/// Reads the leased events, in their order. A row that this store never wrote is reported and left out, and its lease lapses: it
+/// must not hold up others.
 fn read_all(rows: &[PgRow]) -> Vec<Leased> {
-    let mut all: Vec<(i64, Leased)> = rows.iter().filter_map(|row| read(row).ok()).collect();
+    let mut all: Vec<(i64, Leased)> = Vec::with_capacity(rows.len());
+    for row in rows {
+        match read(row) {
+            Ok(leased) => all.push(leased),
+            Err(error) => telemetry::event_passed_over(row.try_get("key").unwrap_or_default(), &error),
+        }
+    }
     all.sort_unstable_by_key(|(number, _)| *number);
     all.into_iter().map(|(_, leased)| leased).collect()
 }

@@ -197,13 +197,18 @@ impl BoundKeeper {
             let query = || sqlx::query(AssertSqlSafe(sql.clone())).bind(begun.at);
             let walked = lane.run_until(lane.until(), query).await;
             let took = asked.elapsed();
-            if let Ok(rows) = walked {
-                let first = rows.first().and_then(|row| row.try_get::<i64, _>(0).ok());
-                match begun.at {
-                    _ if took < COSTLY => bound.remove(),
-                    Some(_) => first.into_iter().for_each(|first| bound.lower(first)),
-                    None => begun.to(first.map_or(recently, |first| first.min(recently))),
+            match walked {
+                Ok(rows) => {
+                    let first = rows.first().and_then(|row| row.try_get::<i64, _>(0).ok());
+                    match begun.at {
+                        _ if took < COSTLY => bound.remove(),
+                        Some(_) => first.into_iter().for_each(|first| bound.lower(first)),
+                        None => begun.to(first.map_or(recently, |first| first.min(recently))),
+                    }
                 }
+                Err(fault) if fault.is_late() => {}
+                // Nobody finds what is below the bound, so there must not be one.
+                Err(_) => bound.remove(),
             }
             bound.lock().next_walk = Instant::now() + EVERY.max(took * PAUSE_FACTOR);
         });

@@ -6,9 +6,9 @@ use axum::Router;
 use axum::body::Body;
 use axum::routing::post;
 use tower::ServiceExt;
-use tower_webhook::inbox::{EventState, Filter, Inbox, KeptEvent, LeaseRequest, Leased, Page, Parcel};
+use tower_webhook::inbox::{EventState, Filter, Inbox, KeptEvent, LeaseRequest, Leased, Order, Page, Parcel};
 use tower_webhook::store::redis::RedisStoreBuilder;
-use tower_webhook::store::{Claim, ClaimRequest, ClaimToken, RedisStore, StoreError};
+use tower_webhook::store::{Claim, ClaimRequest, ClaimToken, Completion, Hold, RedisStore, Store, StoreError};
 use tower_webhook::testing::{ManualClock, TestSender};
 use tower_webhook::worker::RetryPolicy;
 use tower_webhook::{EventKey, WebhookEvent, WebhookLayer, Worker};
@@ -122,4 +122,28 @@ pub(super) fn ids(leased: &[Leased]) -> Vec<&str> {
 pub(super) async fn listed(store: &RedisStore, filter: &Filter) -> Vec<String> {
     let events = store.list(filter, &Page::first(10_000)).await.expect("an answer");
     events.iter().map(|event| event.key.id().to_owned()).collect()
+}
+
+/// Accepts an event that has to wait for those of the same resource before it.
+pub(super) async fn accept_ordered(store: &RedisStore, id: &str) {
+    let key = key(id);
+    let claim = ClaimRequest::new(&key, ClaimToken::random(), LEASE);
+    let claim = store.accept(&claim, &parcel(id).ordered(Order::of("resource"))).await;
+    assert!(matches!(claim, Ok(Claim::Fresh { .. })), "{claim:?}");
+}
+
+/// Leases and completes until there is no more.
+pub(super) async fn run_all(store: &RedisStore) -> Vec<String> {
+    let mut all = Vec::new();
+    loop {
+        let leased = lease(store, 10).await;
+        if leased.is_empty() {
+            return all;
+        }
+        for leased in leased {
+            let hold = store.complete(&leased.claim(LEASE), &Completion::succeeded("OK", RETENTION)).await;
+            assert_eq!(hold.expect("an answer"), Hold::Held);
+            all.push(leased.key.id().to_owned());
+        }
+    }
 }

@@ -3,11 +3,13 @@
 use std::time::Duration;
 
 use tokio::task::JoinSet;
-use tower_webhook::inbox::{EventState, Filter, Inbox, LeaseRequest, Order};
-use tower_webhook::store::{Claim, ClaimRequest, ClaimToken, Completion, Hold, RedisStore, Store};
+use tower_webhook::inbox::{EventState, Filter, Inbox, LeaseRequest};
+use tower_webhook::store::{Completion, Hold, RedisStore, Store};
 use tower_webhook::testing::conformance::Harness;
 
-use super::site::{LEASE, PREFIX, RETENTION, accept, accept_all, ids, lease, listed, parcel, store_on};
+use super::site::{
+    LEASE, PREFIX, RETENTION, accept, accept_all, accept_ordered, ids, lease, listed, run_all, store_on,
+};
 use crate::harness::{Shifting, pool, pool_of};
 use crate::receiver::{eventually, key};
 use crate::support::logs::Logs;
@@ -15,29 +17,6 @@ use crate::support::redis_server::RedisServer;
 
 async fn clock_of(server: &RedisServer) -> Shifting {
     Shifting::new(pool(server), std::slice::from_ref(server), "inbox").await
-}
-
-async fn accept_ordered(store: &RedisStore, id: &str) {
-    let key = key(id);
-    let claim = ClaimRequest::new(&key, ClaimToken::random(), LEASE);
-    let claim = store.accept(&claim, &parcel(id).ordered(Order::of("resource"))).await;
-    assert!(matches!(claim, Ok(Claim::Fresh { .. })), "{claim:?}");
-}
-
-/// Leases and completes until there is no more.
-async fn run_all(store: &RedisStore) -> Vec<String> {
-    let mut all = Vec::new();
-    loop {
-        let leased = lease(store, 10).await;
-        if leased.is_empty() {
-            return all;
-        }
-        for leased in leased {
-            let hold = store.complete(&leased.claim(LEASE), &Completion::succeeded("OK", RETENTION)).await;
-            assert_eq!(hold.expect("an answer"), Hold::Held);
-            all.push(leased.key.id().to_owned());
-        }
-    }
 }
 
 fn members(server: &RedisServer, set: &str) -> Vec<String> {

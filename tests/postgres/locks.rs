@@ -1,6 +1,7 @@
 //! Who waits for whom. The answers do not tell, since a wait that is too long is given up; the server's log does.
 
 use std::error::Error;
+use std::time::Duration;
 
 use futures_util::future::{join, join_all};
 use tower_webhook::store::breaker::CircuitState;
@@ -9,6 +10,7 @@ use tower_webhook::{EventKey, Outcome};
 
 use crate::bed::{Bed, WEEK, eventually, key, run_on};
 use crate::receiver::{Receiver, assert_unavailable};
+use crate::support::pgbouncer::Pgbouncer;
 use crate::support::postgres_server::{PostgresServer, Settings};
 use crate::together::wins;
 
@@ -184,4 +186,89 @@ async fn key_that_an_open_transaction_inserts_is_in_flight_on_a_table_that_is_no
     assert_eq!(bed.store.claim(&claim).await.expect("an answer"), Claim::InFlight { same_body: true });
     run_on(&mut theirs, "ROLLBACK".to_owned()).await;
     assert_eq!(bed.store.claim(&claim).await.expect("an answer"), Claim::Fresh { attempt: Some(1) });
+}
+
+/// The store's sessions that claim have nothing to do, and nothing is claimed.
+async fn nothing_is_claimed(bed: &Bed) {
+    eventually("nothing is claimed", async || {
+        // In this order: what a session has claimed is to be seen once the session is idle.
+        let sessions = "SELECT count(*) FROM pg_stat_activity
+            WHERE application_name = 'tower-webhook claims' AND state <> 'idle'";
+        bed.count(sessions).await == 0 && bed.count("SELECT count(*) FROM events WHERE state = 'running'").await == 0
+    })
+    .await;
+}
+
+/// The deadline comes while the claim waits, and the lock goes before the server has given the wait up.
+#[tokio::test]
+async fn claim_given_up_while_it_waits_for_a_locked_table_does_not_hold_its_event() {
+    let server = PostgresServer::start();
+    let receiver = Receiver::on(&server).await;
+    let bed = receiver.bed(&server);
+    let mut other = server.connect().await;
+    assert_eq!(receiver.deliver("warm").await.outcome, Some(Outcome::Completed));
+    for round in 0..8 {
+        let id = format!("evt_{round}");
+        run_on(&mut other, locked_by("ACCESS EXCLUSIVE")).await;
+        let delivery = receiver.spawn(&id);
+        eventually("the claim waits", async || bed.count("SELECT count(*) FROM pg_locks WHERE NOT granted").await > 0)
+            .await;
+        tokio::time::pause();
+        tokio::time::advance(Duration::from_secs(2)).await;
+        tokio::time::resume();
+        assert_unavailable(&delivery.await.expect("no panic"));
+        run_on(&mut other, "ROLLBACK".to_owned()).await;
+        nothing_is_claimed(&bed).await;
+        assert_eq!(receiver.deliver(&id).await.outcome, Some(Outcome::Completed), "{id}");
+    }
+    receiver.check(&server).await;
+}
+
+/// Transactions that claim an event commit when this lock can be had, as on a slow disk or with a slow replica. No timeout of the
+/// server's ends a commit.
+const SLOW_COMMITS: &str = "
+    CREATE FUNCTION wait_to_commit() RETURNS trigger LANGUAGE plpgsql SET lock_timeout = 0 AS
+        $$ BEGIN PERFORM pg_advisory_xact_lock_shared(1); RETURN NULL; END $$;
+    CREATE CONSTRAINT TRIGGER slow_commits AFTER INSERT OR UPDATE ON webhook_events DEFERRABLE INITIALLY DEFERRED
+        FOR EACH ROW WHEN (NEW.state = 'running') EXECUTE FUNCTION wait_to_commit();
+    SELECT pg_advisory_lock(1)";
+
+async fn late_commits_hold_no_event(receiver: Receiver, server: &PostgresServer) {
+    let bed = receiver.bed(server);
+    let mut other = server.connect().await;
+    receiver.handler.answers(500);
+    assert_eq!(receiver.deliver("known").await.outcome, Some(Outcome::Released));
+    receiver.handler.answers(200);
+    run_on(&mut other, SLOW_COMMITS.to_owned()).await;
+    // One after the other: in one batch, the claim of what is known would wait for the commit of what is new.
+    for id in ["known", "new"] {
+        assert_unavailable(&receiver.deliver(id).await);
+    }
+    // The receiver has released its doubtful claims, and there was nothing to release yet.
+    receiver.settled().await;
+    run_on(&mut other, "SELECT pg_advisory_unlock(1)".to_owned()).await;
+    eventually("both claims were committed and released", async || {
+        bed.count("SELECT coalesce(sum(attempts), 0) FROM events WHERE state = 'released'").await == 3
+    })
+    .await;
+    for id in ["known", "new"] {
+        assert_eq!(receiver.deliver(id).await.outcome, Some(Outcome::Completed), "{id}");
+    }
+    assert_eq!(receiver.handler.runs(), 3);
+    receiver.check(server).await;
+}
+
+#[tokio::test]
+async fn claim_that_is_committed_after_its_deadline_does_not_hold_its_event() {
+    let server = PostgresServer::start();
+    late_commits_hold_no_event(Receiver::on(&server).await, &server).await;
+}
+
+#[tokio::test]
+async fn claim_that_is_committed_after_its_deadline_through_a_pooler_does_not_hold_its_event() {
+    let server = PostgresServer::start();
+    let pooler = Pgbouncer::before(&server);
+    let receiver = Receiver::on_store(PostgresStore::builder(pooler.pool(&server)).pooled().build());
+    receiver.store.migrate().await.expect("a table");
+    late_commits_hold_no_event(receiver, &server).await;
 }

@@ -5,7 +5,8 @@ use sqlx::postgres::{PgArguments, PgRow, Postgres};
 use sqlx::query::Query;
 use sqlx::{AssertSqlSafe, Row as _};
 
-use super::lane::{Sheet, place};
+use super::lane::{Running, Sheet, place};
+use super::overdue::Overdue;
 use super::parcel::Kept;
 use super::settle::Settle;
 use super::text::{milliseconds, storable};
@@ -14,6 +15,7 @@ use crate::inbox::Parcel;
 use crate::store::{Claim, ClaimRequest, ClaimToken, Fingerprint};
 
 /// One claim, as it is asked for in a batch.
+#[derive(Clone)]
 pub(super) struct Bid {
     key: EventKey,
     token: ClaimToken,
@@ -136,23 +138,26 @@ impl Bid {
 }
 
 /// What is written of a bid.
-type Writes = for<'q> fn(&Arc<str>, &[&'q Bid]) -> Query<'q, Postgres, PgArguments>;
+type Writes = fn(&Arc<str>, &[&Bid]) -> Query<'static, Postgres, PgArguments>;
 
 /// Claims, in the order of their keys.
+#[derive(Clone)]
 pub(super) struct ClaimSheet {
     sql: Arc<str>,
     writes: Writes,
+    /// What is kept for a worker stays accepted: it is going to be run, whoever knows.
+    overdue: Option<Overdue>,
 }
 
 impl ClaimSheet {
     /// To run events at once.
-    pub(super) fn inline(sql: &Arc<str>) -> Self {
-        Self { sql: sql.clone(), writes: claims }
+    pub(super) fn inline(sql: &Arc<str>, overdue: &Overdue) -> Self {
+        Self { sql: sql.clone(), writes: claims, overdue: Some(overdue.clone()) }
     }
 
     /// To keep them for a worker.
     pub(super) fn kept(sql: &Arc<str>) -> Self {
-        Self { sql: sql.clone(), writes: parcels }
+        Self { sql: sql.clone(), writes: parcels, overdue: None }
     }
 }
 
@@ -160,7 +165,7 @@ impl Sheet for ClaimSheet {
     type Row = Bid;
     type Outcome = Said;
 
-    fn query<'q>(&self, bids: &[&'q Bid]) -> Query<'q, Postgres, PgArguments> {
+    fn query(&self, bids: &[&Bid]) -> Query<'static, Postgres, PgArguments> {
         (self.writes)(&self.sql, bids)
     }
 
@@ -174,21 +179,30 @@ impl Sheet for ClaimSheet {
         }
         Ok(said)
     }
+
+    fn overdue(&self, bids: &[&Bid], running: Running) {
+        if let Some(overdue) = &self.overdue {
+            overdue.release(self, bids, running);
+        }
+    }
 }
 
 /// Claims that are free to take; `None` for what was not.
+#[derive(Clone)]
 pub(super) struct TakeoverSheet {
     sql: Arc<str>,
     writes: Writes,
+    /// What is kept for a worker stays accepted: it is going to be run, whoever knows.
+    overdue: Option<Overdue>,
 }
 
 impl TakeoverSheet {
-    pub(super) fn inline(sql: &Arc<str>) -> Self {
-        Self { sql: sql.clone(), writes: claims }
+    pub(super) fn inline(sql: &Arc<str>, overdue: &Overdue) -> Self {
+        Self { sql: sql.clone(), writes: claims, overdue: Some(overdue.clone()) }
     }
 
     pub(super) fn kept(sql: &Arc<str>) -> Self {
-        Self { sql: sql.clone(), writes: parcels }
+        Self { sql: sql.clone(), writes: parcels, overdue: None }
     }
 }
 
@@ -196,7 +210,7 @@ impl Sheet for TakeoverSheet {
     type Row = Bid;
     type Outcome = Option<Said>;
 
-    fn query<'q>(&self, bids: &[&'q Bid]) -> Query<'q, Postgres, PgArguments> {
+    fn query(&self, bids: &[&Bid]) -> Query<'static, Postgres, PgArguments> {
         (self.writes)(&self.sql, bids)
     }
 
@@ -209,9 +223,15 @@ impl Sheet for TakeoverSheet {
         }
         Ok(taken)
     }
+
+    fn overdue(&self, bids: &[&Bid], running: Running) {
+        if let Some(overdue) = &self.overdue {
+            overdue.release(self, bids, running);
+        }
+    }
 }
 
-fn claims<'q>(sql: &Arc<str>, bids: &[&'q Bid]) -> Query<'q, Postgres, PgArguments> {
+fn claims(sql: &Arc<str>, bids: &[&Bid]) -> Query<'static, Postgres, PgArguments> {
     sqlx::query(AssertSqlSafe(sql.clone()))
         .bind(bids.iter().map(|bid| bid.key()).collect::<Vec<_>>())
         .bind(bids.iter().map(|bid| bid.token.as_bytes().as_slice()).collect::<Vec<_>>())
@@ -220,7 +240,7 @@ fn claims<'q>(sql: &Arc<str>, bids: &[&'q Bid]) -> Query<'q, Postgres, PgArgumen
         .bind(bids.iter().map(|bid| bid.event_type.as_deref()).collect::<Vec<_>>())
 }
 
-fn parcels<'q>(sql: &Arc<str>, bids: &[&'q Bid]) -> Query<'q, Postgres, PgArguments> {
+fn parcels(sql: &Arc<str>, bids: &[&Bid]) -> Query<'static, Postgres, PgArguments> {
     let kept = || bids.iter().map(|bid| bid.kept.as_ref());
     sqlx::query(AssertSqlSafe(sql.clone()))
         .bind(bids.iter().map(|bid| bid.key()).collect::<Vec<_>>())

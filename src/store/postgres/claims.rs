@@ -9,6 +9,7 @@ use super::bid::{Bid, Bidden, ClaimSheet, Said, TakeoverSheet};
 use super::bound::Bound;
 use super::fault::{Fault, Remedy};
 use super::lane::Lane;
+use super::overdue::Overdue;
 use super::parcel::HEAVIEST;
 use super::promotion::Promotion;
 use super::schema::Statements;
@@ -47,9 +48,13 @@ impl Claims {
         bound: &Arc<Bound>,
     ) -> Self {
         let Statements { claim, takeover, accept, accept_takeover, .. } = statements;
+        let overdue = Overdue(settles.clone());
         Self {
             lane: Lane::new("tower-webhook claims", access, deadline, LOCK_TIMEOUT).telling_table_locks(statements),
-            inline: Verbs { claim: ClaimSheet::inline(claim), takeover: TakeoverSheet::inline(takeover) },
+            inline: Verbs {
+                claim: ClaimSheet::inline(claim, &overdue),
+                takeover: TakeoverSheet::inline(takeover, &overdue),
+            },
             kept: Verbs { claim: ClaimSheet::kept(accept), takeover: TakeoverSheet::kept(accept_takeover) },
             promotion: Promotion::new(statements, bound.clone()),
             settles,

@@ -1,3 +1,5 @@
+use std::future::Future;
+use std::pin::Pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -28,7 +30,7 @@ pub(super) struct Lane {
     name: &'static str,
     access: Access,
     /// Of a session, which is told them once; or what begins each transaction, if the server may be another one every time.
-    settings: String,
+    settings: Arc<str>,
     deadline: Duration,
     lock_timeout: Duration,
     /// Asks whether the whole table is locked.
@@ -36,16 +38,23 @@ pub(super) struct Lane {
     kept: Mutex<Option<PgConnection>>,
 }
 
+/// Runs one statement, and gives back the connection that it ran on. It owns all that it needs, so that it can outlive its batch.
+pub(super) type Running = Pin<Box<dyn Future<Output = (PgConnection, Result<Vec<PgRow>, sqlx::Error>)> + Send>>;
+
 /// A statement that asks for many rows at once.
 pub(super) trait Sheet: Sync {
     /// What is asked of one row.
     type Row: Sync;
     type Outcome: Send;
 
-    fn query<'q>(&self, rows: &[&'q Self::Row]) -> Query<'q, Postgres, PgArguments>;
+    fn query(&self, rows: &[&Self::Row]) -> Query<'static, Postgres, PgArguments>;
 
     /// What the statement said of each of `rows`.
     fn read(&self, rows: &[&Self::Row], answer: &[PgRow]) -> Result<Vec<Self::Outcome>, sqlx::Error>;
+
+    /// The deadline is over and the server has not answered yet: the statement may still take effect. Dropping `_running` closes its
+    /// connection, and does not stop the server.
+    fn overdue(&self, _rows: &[&Self::Row], _running: Running) {}
 }
 
 /// Of `all`, the one that `row` is about, by the number in its first column.
@@ -71,13 +80,21 @@ impl Lane {
             false => settings,
         };
         let access = access.clone();
-        Self { name, access, settings, deadline, lock_timeout, table_lock: None, kept: Mutex::new(None) }
+        Self {
+            name,
+            access,
+            settings: settings.into(),
+            deadline,
+            lock_timeout,
+            table_lock: None,
+            kept: Mutex::new(None),
+        }
     }
 
     /// The same, with settings of its own, which are `SET` statements.
     pub(super) fn with(mut self, settings: &str) -> Self {
         let settings = if self.access.pooled { local(settings) } else { settings.to_owned() };
-        self.settings = format!("{}; {settings}", self.settings);
+        self.settings = format!("{}; {settings}", self.settings).into();
         self
     }
 
@@ -93,8 +110,7 @@ impl Lane {
     }
 
     /// What `sheet` says of every row, in one statement; in several, if that fails because of a row. While the whole table is
-    /// locked, the same statement is asked as long as there is time for its wait to end before the deadline: one that is given up
-    /// while it waits could take effect afterwards.
+    /// locked, the same statement is asked as long as there is time for its wait to end before the deadline.
     pub(super) async fn ask<S: Sheet>(
         &self,
         sheet: &S,
@@ -132,37 +148,45 @@ impl Lane {
     }
 
     async fn ask_part<S: Sheet>(&self, sheet: &S, part: &[&S::Row], until: Instant) -> Result<Vec<S::Outcome>, Fault> {
-        let answer = self.run_until(until, || sheet.query(part)).await?;
+        let answer = self.run(until, || sheet.query(part), |running| sheet.overdue(part, running)).await?;
         Ok(sheet.read(part, &answer)?)
     }
 
-    /// Runs one statement, unless it is too late.
-    pub(super) async fn run_until<'q>(
+    /// Runs one statement, unless it is too late. Past the deadline the connection is dropped: whatever the server still says on
+    /// it is of no use.
+    pub(super) async fn run_until(
         &self,
         until: Instant,
-        query: impl Fn() -> Query<'q, Postgres, PgArguments>,
+        query: impl Fn() -> Query<'static, Postgres, PgArguments>,
     ) -> Result<Vec<PgRow>, Fault> {
-        if Instant::now() >= until {
-            return Err(Fault::timed_out());
-        }
-        // Past the deadline the connection is dropped: whatever the server still says on it is of no use.
-        timeout_at(until, self.run(query)).await.unwrap_or_else(|_| Err(Fault::timed_out()))
+        self.run(until, query, drop).await
     }
 
-    /// Runs a statement, again if that can help. What this store asks is safe to repeat: everything is done by token.
-    async fn run<'q>(&self, query: impl Fn() -> Query<'q, Postgres, PgArguments>) -> Result<Vec<PgRow>, Fault> {
+    /// Runs a statement, again if that can help. What this store asks is safe to repeat: everything is done by token. A statement
+    /// that is not answered by the deadline is handed to `overdue`.
+    async fn run(
+        &self,
+        until: Instant,
+        query: impl Fn() -> Query<'static, Postgres, PgArguments>,
+        overdue: impl FnOnce(Running),
+    ) -> Result<Vec<PgRow>, Fault> {
         let mut retries = 0;
         loop {
+            if Instant::now() >= until {
+                return Err(Fault::timed_out());
+            }
             let kept = self.kept().take();
             // One that broke while it was idle must not cost anybody a delivery.
             let may_be_stale = kept.is_some();
-            let mut connection = match kept {
+            let connection = match kept {
                 Some(connection) => connection,
-                None => self.connect().await?,
+                None => timeout_at(until, self.connect()).await.map_err(|_| Fault::timed_out())??,
             };
-            let answer = match self.access.pooled {
-                true => in_transaction(&mut connection, &self.settings, query()).await,
-                false => query().fetch_all(&mut connection).await,
+            let begin = self.access.pooled.then(|| self.settings.clone());
+            let mut running: Running = Box::pin(fetch_all(connection, begin, query()));
+            let Ok((connection, answer)) = timeout_at(until, &mut running).await else {
+                overdue(running);
+                return Err(Fault::timed_out());
             };
             let fault = match answer {
                 Ok(answer) => {
@@ -199,6 +223,19 @@ impl Lane {
     fn kept(&self) -> MutexGuard<'_, Option<PgConnection>> {
         self.kept.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+/// Runs a statement; in a transaction of its own, if there is something to `begin` it with.
+async fn fetch_all(
+    mut connection: PgConnection,
+    begin: Option<Arc<str>>,
+    query: Query<'static, Postgres, PgArguments>,
+) -> (PgConnection, Result<Vec<PgRow>, sqlx::Error>) {
+    let answer = match begin {
+        Some(begin) => in_transaction(&mut connection, &begin, query).await,
+        None => query.fetch_all(&mut connection).await,
+    };
+    (connection, answer)
 }
 
 /// `SET` statements for as long as a transaction lasts.

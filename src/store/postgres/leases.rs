@@ -122,11 +122,11 @@ impl Leases {
 
     /// Runs a statement that leases, under new tokens each time: if one took effect whose answer did not come, its events can be told
     /// from those of the next.
-    async fn run<'q>(
+    async fn run(
         &self,
         wanted: &Wanted,
         until: Instant,
-        query: impl Fn(&[ClaimToken]) -> Query<'q, Postgres, PgArguments>,
+        query: impl Fn(&[ClaimToken]) -> Query<'static, Postgres, PgArguments>,
     ) -> Result<Handed<Returns>, Fault> {
         let (asked_at, tries) = (Instant::now(), Mutex::new(Vec::new()));
         let answer = self

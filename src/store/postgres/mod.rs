@@ -130,6 +130,7 @@ mod lane;
 mod leases;
 mod migration;
 mod operators;
+mod overdue;
 mod parcel;
 mod promotion;
 mod purge;

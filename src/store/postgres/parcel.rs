@@ -14,6 +14,7 @@ const LONGEST_ORDER: usize = 1_024;
 pub(super) const HEAVIEST: usize = 4 * 1024 * 1024;
 
 /// What is written of a parcel.
+#[derive(Clone)]
 pub(super) struct Kept {
     pub(super) received_ms: i64,
     pub(super) head: Bytes,

@@ -143,7 +143,7 @@ impl Sheet for SettleSheet {
     type Row = Settle;
     type Outcome = Settled;
 
-    fn query<'q>(&self, settles: &[&'q Settle]) -> Query<'q, Postgres, PgArguments> {
+    fn query(&self, settles: &[&Settle]) -> Query<'static, Postgres, PgArguments> {
         sqlx::query(AssertSqlSafe(self.0.clone()))
             .bind(settles.iter().map(|settle| settle.key.as_str()).collect::<Vec<_>>())
             .bind(settles.iter().map(|settle| settle.token.as_bytes().as_slice()).collect::<Vec<_>>())
@@ -171,7 +171,7 @@ impl Sheet for LookSheet {
     type Row = Settle;
     type Outcome = Settled;
 
-    fn query<'q>(&self, settles: &[&'q Settle]) -> Query<'q, Postgres, PgArguments> {
+    fn query(&self, settles: &[&Settle]) -> Query<'static, Postgres, PgArguments> {
         sqlx::query(AssertSqlSafe(self.0.clone()))
             .bind(settles.iter().map(|settle| settle.key.as_str()).collect::<Vec<_>>())
             .bind(settles.iter().map(|settle| settle.token.as_bytes().as_slice()).collect::<Vec<_>>())

@@ -119,7 +119,7 @@ impl Sheet for PeekSheet {
     type Row = Peek;
     type Outcome = Option<Claim>;
 
-    fn query<'q>(&self, peeks: &[&'q Peek]) -> Query<'q, Postgres, PgArguments> {
+    fn query(&self, peeks: &[&Peek]) -> Query<'static, Postgres, PgArguments> {
         sqlx::query(AssertSqlSafe(self.0.clone()))
             .bind(peeks.iter().map(|peek| peek.key.as_str()).collect::<Vec<_>>())
             .bind(peeks.iter().map(|peek| peek.token.as_bytes().as_slice()).collect::<Vec<_>>())

@@ -39,4 +39,5 @@ UPDATE webhook_events e
        order_key = NULL, sequence = NULL, failures = NULL, was_due_at = NULL, started_as = NULL, body_until = NULL
   FROM locked l
  WHERE e.ctid = l.place
-RETURNING l.n, e.attempts, (extract(epoch FROM e.lease_until) * 1000000)::bigint AS fence
+RETURNING l.n, e.attempts, (extract(epoch FROM e.lease_until) * 1000000)::bigint AS fence,
+          l.was = 'running' AND l.holder = l.token AS was_own

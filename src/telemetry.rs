@@ -264,18 +264,10 @@ mod traced {
         tracing::error!(target: "tower_webhook", key, reason, "an event of the inbox cannot be run, and is a dead letter now");
     }
 
-    #[cfg(feature = "postgres")]
-    pub(crate) fn event_passed_over(key: &str, error: &(dyn Error + 'static)) {
+    #[cfg(any(feature = "postgres", feature = "sqlite"))]
+    pub(crate) fn event_unreadable(row: impl std::fmt::Display, error: &(dyn Error + 'static)) {
         tracing::error!(
-            target: "tower_webhook", key, error = with_causes(error),
-            "a stored event could not be read, and is passed over: another version or another program wrote it"
-        );
-    }
-
-    #[cfg(feature = "sqlite")]
-    pub(crate) fn event_unreadable(row: i64, error: &(dyn Error + 'static)) {
-        tracing::error!(
-            target: "tower_webhook", row, error = with_causes(error),
+            target: "tower_webhook", %row, error = with_causes(error),
             "a stored event could not be read, and is a dead letter now: another version or another program wrote it"
         );
     }
@@ -356,10 +348,8 @@ mod silent {
     pub(crate) fn postgres_warned(_: &str) {}
     #[cfg(feature = "redis")]
     pub(crate) fn redis_event_given_up(_: &str, _: &str) {}
-    #[cfg(feature = "postgres")]
-    pub(crate) fn event_passed_over(_: &str, _: &(dyn Error + 'static)) {}
-    #[cfg(feature = "sqlite")]
-    pub(crate) fn event_unreadable(_: i64, _: &(dyn Error + 'static)) {}
+    #[cfg(any(feature = "postgres", feature = "sqlite"))]
+    pub(crate) fn event_unreadable(_: impl std::fmt::Display, _: &(dyn Error + 'static)) {}
     #[cfg_attr(not(feature = "postgres"), expect(dead_code))]
     pub(crate) fn batch_retried(_: &str) {}
     #[cfg_attr(not(feature = "postgres"), expect(dead_code))]

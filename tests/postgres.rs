@@ -35,6 +35,8 @@ mod inbox_strays;
 mod inbox_together;
 #[path = "postgres/inbox_transactions.rs"]
 mod inbox_transactions;
+#[path = "postgres/inbox_unreadable.rs"]
+mod inbox_unreadable;
 #[path = "postgres/inbox_waking.rs"]
 mod inbox_waking;
 #[path = "postgres/inbox_worker.rs"]

@@ -104,7 +104,7 @@ impl Bid {
 
     /// Gives the claim back that this bid has won. What was accepted stays so: it is going to be run, whoever knows.
     pub(super) fn taken_back(self, fence: i64) -> Option<Settle> {
-        self.kept.is_none().then(|| Settle::unheard(self.key, self.token, fence))
+        self.kept.is_none().then(|| Settle::unheard(&self.key, self.token, fence))
     }
 
     /// What this bid is answered, when the statement was asked for `leader`. `alone`: nobody else asked under the same token.

@@ -14,6 +14,7 @@ use super::held_up::HeldUp;
 use super::lane::Lane;
 use super::parcel;
 use super::schema::Statements;
+use super::settle::Settle;
 use super::settles::Settles;
 use super::strays::{Returns, Strays};
 use super::wanted::Wanted;
@@ -39,6 +40,9 @@ const PAUSES: [Duration; 4] = {
     [ms(1), ms(2), ms(5), ms(10)]
 };
 
+/// The summary of an event that nothing can be made of.
+const UNREADABLE: &str = "the stored event is not one that this version wrote";
+
 /// Leases events to workers, on a connection of its own.
 pub(super) struct Leases {
     lane: Lane,
@@ -48,6 +52,7 @@ pub(super) struct Leases {
     held_up: HeldUp,
     bound: BoundKeeper,
     strays: Strays,
+    settles: Group<Settles>,
 }
 
 impl Leases {
@@ -68,7 +73,8 @@ impl Leases {
             choice: Choice::new(statements),
             held_up: HeldUp::new(statements, bound.clone()),
             bound: BoundKeeper::new(bound.clone(), statements, aside.clone()),
-            strays: Strays::new(aside, statements, settles),
+            strays: Strays::new(aside, statements, settles.clone()),
+            settles,
         }
     }
 
@@ -120,14 +126,32 @@ impl Leases {
         Ok(self.handed(Vec::new(), wanted, Instant::now()))
     }
 
-    /// Runs a statement that leases, under new tokens each time: if one took effect whose answer did not come, its events can be told
-    /// from those of the next.
+    /// Leases events that can be read, unless there are none.
     async fn run(
         &self,
         wanted: &Wanted,
         until: Instant,
         query: impl Fn(&[ClaimToken]) -> Query<'static, Postgres, PgArguments>,
     ) -> Result<Handed<Returns>, Fault> {
+        loop {
+            let asked_at = Instant::now();
+            let rows = self.ask(wanted, until, &query).await?;
+            let events = self.read_all(&rows);
+            // A worker that is handed nothing takes the inbox for empty. What was leased just now is not leased again.
+            if !events.is_empty() || rows.is_empty() {
+                return Ok(self.handed(events, wanted, asked_at));
+            }
+        }
+    }
+
+    /// Runs a statement that leases, under new tokens each time: if one took effect whose answer did not come, its events can be told
+    /// from those of the next.
+    async fn ask(
+        &self,
+        wanted: &Wanted,
+        until: Instant,
+        query: impl Fn(&[ClaimToken]) -> Query<'static, Postgres, PgArguments>,
+    ) -> Result<Vec<PgRow>, Fault> {
         let (asked_at, tries) = (Instant::now(), Mutex::new(Vec::new()));
         let answer = self
             .lane
@@ -149,7 +173,27 @@ impl Leases {
         for tokens in tries {
             self.strays.search(tokens, asked_at, wanted.lease);
         }
-        Ok(self.handed(read_all(&answer?), wanted, asked_at))
+        answer
+    }
+
+    /// Reads the leased events, in their order. A row that this store never wrote is reported, and becomes a dead letter: its lease
+    /// would lapse again and again. If it cannot be buried now, the next lease that meets it tries again.
+    fn read_all(&self, rows: &[PgRow]) -> Vec<Leased> {
+        let mut all: Vec<(i64, Leased)> = Vec::with_capacity(rows.len());
+        for row in rows {
+            match read(row) {
+                Ok(leased) => all.push(leased),
+                Err(error) => {
+                    let key = row.try_get("key").unwrap_or_default();
+                    telemetry::event_unreadable(key, &error);
+                    if let Ok(token) = row.try_get("token") {
+                        self.settles.tell(Settle::bury_row(key, ClaimToken::from_bytes(token), UNREADABLE));
+                    }
+                }
+            }
+        }
+        all.sort_unstable_by_key(|(number, _)| *number);
+        all.into_iter().map(|(_, leased)| leased).collect()
     }
 
     fn handed(&self, events: Vec<Leased>, wanted: &Wanted, asked_at: Instant) -> Handed<Returns> {
@@ -171,20 +215,6 @@ impl Engine for Leases {
 
     /// Dropping it is enough, as it is when the answer was sent and not looked at.
     fn unheard(&self, _: Wanted, _: Self::Answer) {}
-}
-
-/// Reads the leased events, in their order. A row that this store never wrote is reported and left out, and its lease lapses: it
-/// must not hold up others.
-fn read_all(rows: &[PgRow]) -> Vec<Leased> {
-    let mut all: Vec<(i64, Leased)> = Vec::with_capacity(rows.len());
-    for row in rows {
-        match read(row) {
-            Ok(leased) => all.push(leased),
-            Err(error) => telemetry::event_passed_over(row.try_get("key").unwrap_or_default(), &error),
-        }
-    }
-    all.sort_unstable_by_key(|(number, _)| *number);
-    all.into_iter().map(|(_, leased)| leased).collect()
 }
 
 fn read(row: &PgRow) -> Result<(i64, Leased), sqlx::Error> {

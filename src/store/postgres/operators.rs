@@ -70,7 +70,8 @@ impl OperatorsSql {
         }
         statement.push(" ORDER BY arrival LIMIT ").push_bind(i64::try_from(page.limit).unwrap_or(i64::MAX));
         let rows = access.fetch_all(statement.build().persistent(false)).await?;
-        Ok(rows.iter().map(kept).collect::<Result<_, _>>()?)
+        // One that cannot be read must not hide the others.
+        Ok(rows.iter().filter_map(|row| kept(row).ok()).collect())
     }
 
     pub(super) async fn get(&self, access: &Access, key: &EventKey) -> Result<Option<KeptEvent>, Fault> {

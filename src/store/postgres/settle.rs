@@ -16,7 +16,8 @@ const RELEASED_FOR: Duration = Duration::from_secs(24 * 3600);
 
 /// One renewal, start, completion, release, retry or burial, as it is asked for in a batch.
 pub(super) struct Settle {
-    pub(super) key: EventKey,
+    /// As text: an event may have a key that this store never wrote.
+    pub(super) key: Box<str>,
     token: ClaimToken,
     becomes: Becomes,
     /// How long from now it stays so.
@@ -88,41 +89,50 @@ impl Becomes {
 
 impl Settle {
     pub(super) fn renew(claim: &ClaimRequest<'_>) -> Self {
-        Self::new(claim.key.clone(), claim.token, Becomes::Running, claim.lease)
+        Self::new(claim.key, claim.token, Becomes::Running, claim.lease)
     }
 
     pub(super) fn start(claim: &ClaimRequest<'_>) -> Self {
-        Self::new(claim.key.clone(), claim.token, Becomes::Started, claim.lease)
+        Self::new(claim.key, claim.token, Becomes::Started, claim.lease)
     }
 
     pub(super) fn complete(claim: &ClaimRequest<'_>, completion: &Completion<'_>) -> Self {
         let becomes = if completion.failed { Becomes::Failed } else { Becomes::Completed };
         let summary = Some(storable(completion.summary));
         let failure = completion.failed.then(|| log::escaped(completion.summary));
-        Self { summary, failure, ..Self::new(claim.key.clone(), claim.token, becomes, completion.retention) }
+        Self { summary, failure, ..Self::new(claim.key, claim.token, becomes, completion.retention) }
     }
 
     pub(super) fn retry(claim: &ClaimRequest<'_>, after: Duration, reason: &str) -> Self {
-        let retried = Self::new(claim.key.clone(), claim.token, Becomes::Retried, after);
+        let retried = Self::new(claim.key, claim.token, Becomes::Retried, after);
         Self { span_ms: pause(after), failure: Some(log::escaped(reason)), ..retried }
     }
 
     pub(super) fn bury(claim: &ClaimRequest<'_>, reason: &str) -> Self {
-        let dead = Self::new(claim.key.clone(), claim.token, Becomes::Dead, Duration::ZERO);
+        Self::bury_row(claim.key.as_str(), claim.token, reason)
+    }
+
+    /// The same, of an event that cannot be read.
+    pub(super) fn bury_row(key: &str, token: ClaimToken, reason: &str) -> Self {
+        let dead = Self::about(key, token, Becomes::Dead, Duration::ZERO);
         Self { summary: Some(storable(reason)), failure: Some(log::escaped(reason)), ..dead }
     }
 
     pub(super) fn release(key: &EventKey, token: ClaimToken) -> Self {
-        Self::new(key.clone(), token, Becomes::Released, RELEASED_FOR)
+        Self::new(key, token, Becomes::Released, RELEASED_FOR)
     }
 
     /// Releases a claim that whoever asked for it does not know of, and no later one under the same token.
-    pub(super) fn unheard(key: EventKey, token: ClaimToken, fence: i64) -> Self {
+    pub(super) fn unheard(key: &EventKey, token: ClaimToken, fence: i64) -> Self {
         Self { fence: Some(fence), ..Self::new(key, token, Becomes::Released, RELEASED_FOR) }
     }
 
-    fn new(key: EventKey, token: ClaimToken, becomes: Becomes, span: Duration) -> Self {
-        Self { key, token, becomes, span_ms: milliseconds(span), summary: None, failure: None, fence: None }
+    fn new(key: &EventKey, token: ClaimToken, becomes: Becomes, span: Duration) -> Self {
+        Self::about(key.as_str(), token, becomes, span)
+    }
+
+    fn about(key: &str, token: ClaimToken, becomes: Becomes, span: Duration) -> Self {
+        Self { key: key.into(), token, becomes, span_ms: milliseconds(span), summary: None, failure: None, fence: None }
     }
 
     /// What is to be said of a row in this state that was not settled.
@@ -145,7 +155,7 @@ impl Sheet for SettleSheet {
 
     fn query(&self, settles: &[&Settle]) -> Query<'static, Postgres, PgArguments> {
         sqlx::query(AssertSqlSafe(self.0.clone()))
-            .bind(settles.iter().map(|settle| settle.key.as_str()).collect::<Vec<_>>())
+            .bind(settles.iter().map(|settle| &*settle.key).collect::<Vec<_>>())
             .bind(settles.iter().map(|settle| settle.token.as_bytes().as_slice()).collect::<Vec<_>>())
             .bind(settles.iter().map(|settle| settle.becomes.as_str()).collect::<Vec<_>>())
             .bind(settles.iter().map(|settle| settle.span_ms).collect::<Vec<_>>())
@@ -173,7 +183,7 @@ impl Sheet for LookSheet {
 
     fn query(&self, settles: &[&Settle]) -> Query<'static, Postgres, PgArguments> {
         sqlx::query(AssertSqlSafe(self.0.clone()))
-            .bind(settles.iter().map(|settle| settle.key.as_str()).collect::<Vec<_>>())
+            .bind(settles.iter().map(|settle| &*settle.key).collect::<Vec<_>>())
             .bind(settles.iter().map(|settle| settle.token.as_bytes().as_slice()).collect::<Vec<_>>())
     }
 

@@ -12,7 +12,6 @@ use super::lane::Lane;
 use super::promotion::Promotion;
 use super::schema::Statements;
 use super::settle::{LookSheet, Settle, SettleSheet, Settled};
-use crate::EventKey;
 use crate::store::group::{Answers, Engine};
 
 /// Nothing here waits for a row; a lock on the whole table is waited for until the deadline.
@@ -102,7 +101,7 @@ impl Engine for Settles {
 /// key is done in the order in which it was asked.
 fn rounds(batch: &[Settle]) -> Vec<Vec<usize>> {
     let mut rounds: Vec<Vec<usize>> = Vec::new();
-    let mut asked: HashMap<&EventKey, usize> = HashMap::with_capacity(batch.len());
+    let mut asked: HashMap<&str, usize> = HashMap::with_capacity(batch.len());
     for (at, settle) in batch.iter().enumerate() {
         let round = asked.entry(&settle.key).or_default();
         match rounds.get_mut(*round) {
@@ -112,7 +111,7 @@ fn rounds(batch: &[Settle]) -> Vec<Vec<usize>> {
         *round += 1;
     }
     for round in &mut rounds {
-        round.sort_by(|one, other| batch[*one].key.as_str().cmp(batch[*other].key.as_str()));
+        round.sort_by(|one, other| batch[*one].key.cmp(&batch[*other].key));
     }
     rounds
 }

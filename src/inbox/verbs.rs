@@ -49,6 +49,10 @@ pub trait Inbox: Store {
     /// ([`Leased::started`]), until an operator requeues the event. A worker asks for this before the last attempt that it
     /// permits, again and again for a third of its lease if there is no answer, and gives up an event whose lease lapsed then only if its
     /// handler was started.
+    ///
+    /// The note says that the handler was about to be called, and cannot say that it was. A worker that ends between the two, and
+    /// cannot release the event either, leaves the note behind. A later worker then gives the event up although its handler never ran: the
+    /// inbox cannot tell this from a handler that took its process down.
     fn start(&self, claim: &ClaimRequest<'_>) -> impl Future<Output = Result<Hold, StoreError>> + Send;
 
     /// Puts a leased event back, not to be run before `after` has passed, and notes down why its attempt failed.

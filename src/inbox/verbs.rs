@@ -46,7 +46,7 @@ pub trait Inbox: Store {
     fn lease(&self, request: &LeaseRequest<'_>) -> impl Future<Output = Result<Vec<Leased>, StoreError>> + Send;
 
     /// Renews the lease, and notes down that the event's handler is about to be called: later leases say so
-    /// ([`Leased::started`]), until an operator requeues the event. A worker asks for this before the last attempt that it
+    /// ([`Leased::started`]), until the event is [released](Store::release) or an operator requeues it. A worker asks for this before the last attempt that it
     /// permits, again and again for a third of its lease if there is no answer, and gives up an event whose lease lapsed then only if its
     /// handler was started.
     ///

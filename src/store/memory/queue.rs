@@ -118,6 +118,7 @@ impl Queue {
         self.settle(key, token, now, |entry| {
             entry.event.state = EventState::Waiting;
             entry.event.attempts -= 1;
+            entry.started = false;
             (entry.until, entry.event.due_at) = entry.due;
         })
     }

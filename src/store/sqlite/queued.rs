@@ -127,7 +127,8 @@ pub(super) fn release(record: &Record, token: ClaimToken) -> Decision {
     if record.is_waiting_by(token) {
         return HELD_ALREADY;
     }
-    settle(record, token, |record| {
+    settle(record, token, |mut record| {
+        record.queued.iter_mut().for_each(|queued| queued.started = false);
         let attempts = record.attempts.saturating_sub(1);
         let due_at = record.queued.as_ref().and_then(|queued| queued.due_at).unwrap_or(BEFORE_THE_BOOT);
         Record { attempts, ..record }.waiting(due_at)

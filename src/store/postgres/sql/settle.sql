@@ -32,7 +32,7 @@ UPDATE webhook_events e
                      WHEN l.becomes = 'released' THEN coalesce(e.was_due_at, now())
                      ELSE l.until END,
        was_due_at = CASE l.state WHEN 'running' THEN e.was_due_at END,
-       started_as = CASE l.becomes WHEN 'started' THEN e.arrival ELSE e.started_as END,
+       started_as = CASE l.becomes WHEN 'started' THEN e.arrival WHEN 'released' THEN NULL ELSE e.started_as END,
        -- For no time at all: then they are gone with this statement.
        head = CASE WHEN l.state = 'completed' AND NULL::bigint /* kept */ = 0 THEN NULL ELSE e.head END,
        body = CASE WHEN l.state = 'completed' AND NULL::bigint /* kept */ = 0 THEN NULL ELSE e.body END,

@@ -173,6 +173,10 @@ pub async fn start_is_remembered_and_renews(harness: &impl Harness<Store: Inbox>
     desk.retries(&again, Duration::ZERO, "not yet", Hold::Held).await;
     let again = desk.leases(&event).await;
     desk.verify("started, retried", again.started, true);
+    desk.releases(&again, Hold::Held).await;
+    let again = desk.leases(&event).await;
+    desk.verify("started, released", again.started, false);
+    desk.starts(&again, LONG, Hold::Held).await;
     desk.buries(&again, "hopeless", Hold::Held).await;
     desk.requeues(&Filter::one(event.key.clone()), false, 1).await;
     desk.verify("started, requeued", desk.leases(&event).await.started, false);

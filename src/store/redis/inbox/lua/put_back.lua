@@ -21,7 +21,7 @@ return guarded(function()
     add_failure(record, at, ARGV[4])
     record.time = at + tonumber(ARGV[3])
   else
-    record.attempts, record.time = record.attempts - 1, record.due
+    record.attempts, record.time, record.is_started = record.attempts - 1, record.due, false
   end
   write_open(KEYS[1], record, 'w', record.time)
   let_go(record.number, entry)

@@ -3,7 +3,8 @@
 //!
 //! It starts servers of its own, and needs `redis-server` and `postgres`. Variants take turns within a round; a ratio is the
 //! median over the rounds of the ratio within the round. `--quick` takes fewer rounds and events, to try the bench itself; `ack`,
-//! `accept`, `drain`, `pickup`, `dequeue`, `kinds` or `snapshot` measures these alone. `target/bench/inbox.json` gets the figures.
+//! `accept`, `drain`, `pickup`, `dequeue`, `kinds`, `snapshot` or `slowlog` measures these alone. `target/bench/inbox.json` gets the
+//! figures.
 
 #[path = "inbox/accept.rs"]
 mod accept;
@@ -23,6 +24,9 @@ mod pickup;
 #[path = "../tests/support/postgres_server.rs"]
 #[allow(dead_code, unreachable_pub, reason = "shared with the tests, which use more of it")]
 mod postgres_server;
+#[path = "../tests/support/redis_scripts.rs"]
+#[allow(dead_code, unreachable_pub, reason = "shared with the tests, which use more of it")]
+mod redis_scripts;
 #[path = "../tests/support/redis_server.rs"]
 #[allow(dead_code, unreachable_pub, reason = "shared with the tests, which use more of it")]
 mod redis_server;
@@ -30,6 +34,8 @@ mod redis_server;
 mod report;
 #[path = "inbox/site.rs"]
 mod site;
+#[path = "inbox/slowlog.rs"]
+mod slowlog;
 
 use report::Report;
 use site::Sites;
@@ -69,6 +75,9 @@ async fn main() {
     }
     if is_wanted("snapshot") {
         dequeue::measure_old_snapshot(&mut report, effort, &sites).await;
+    }
+    if is_wanted("slowlog") {
+        slowlog::measure(&mut report, effort).await;
     }
     report.print_and_write("inbox");
 }

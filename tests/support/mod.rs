@@ -30,6 +30,7 @@ pub mod pgbouncer;
 pub mod postgres_server;
 pub mod process;
 pub mod proxy;
+pub mod redis_scripts;
 pub mod redis_server;
 pub mod rig;
 pub mod socket;

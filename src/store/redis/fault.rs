@@ -68,6 +68,16 @@ impl Fault {
         matches!(self, Self::Redis(error) if says(error, "OOM"))
     }
 
+    /// Whether the server may have done what was asked, and its answer is lost.
+    pub(super) fn is_unheard(&self) -> bool {
+        match self {
+            Self::TimedOut | Self::Broken(_) => true,
+            // The client of a Cluster tells so of a connection to one node.
+            Self::Redis(error) => error.is_io_error(),
+            _ => false,
+        }
+    }
+
     pub(super) fn is_no_script(&self) -> bool {
         matches!(self, Self::Redis(error) if error.kind() == ErrorKind::Server(ServerErrorKind::NoScript))
     }

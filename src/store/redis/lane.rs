@@ -95,11 +95,11 @@ impl Lane {
         }
     }
 
-    /// Sends `command`, and waits for its reply until nobody can hope for one any more. If nothing comes for the usual time, the
+    /// Sends `command` once, and waits for its reply until nobody can hope for one any more. If nothing comes for the usual time, the
     /// connection is replaced as ever, and the reply still comes by it.
     pub(super) async fn ask_patiently(self: &Arc<Self>, command: &Cmd) -> Result<Value, Fault> {
         let answers = self.answers.load(Ordering::Relaxed);
-        let mut asking = pin!(self.ask_again(command, None));
+        let mut asking = pin!(async { self.ask_by(self.connected().await?, command, None).await });
         if let Ok(answer) = timeout(self.timeout, &mut asking).await {
             return Ok(answer?.0);
         }

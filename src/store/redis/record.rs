@@ -84,7 +84,7 @@ impl Record {
                 b'f' => State::Failed,
                 _ => return Err(Unreadable),
             },
-            token: ClaimToken::from_bytes(decode(token)?),
+            token: read_token(token)?,
             fingerprint: read_fingerprint(fingerprint)?,
         })
     }
@@ -93,15 +93,28 @@ impl Record {
 /// What a worker's tokens begin with.
 const LEASED: [u8; 2] = [0x1e, 0xa5];
 
-/// A token for an event that is leased. The store knows it again, and need not ask what kind of claim it holds: 112 random bits are
-/// as good as 128.
-pub(super) fn leased_token() -> ClaimToken {
-    let mut bytes = *ClaimToken::random().as_bytes();
-    bytes[..2].copy_from_slice(&LEASED);
-    ClaimToken::from_bytes(bytes)
+/// How many bytes the tokens of one lease share: a multiple of three, so that their texts share a whole number of characters.
+const SHARED: usize = 12;
+
+/// Tokens for the events of one lease. The store knows by a token's first two bytes that it holds an event of the inbox, and need not
+/// ask what kind of claim it holds. The next ten are random and tell the lease, the last four the event.
+pub(super) fn leased_tokens(count: usize) -> Vec<ClaimToken> {
+    let lease = *ClaimToken::random().as_bytes();
+    let token = |_| {
+        let mut bytes = *ClaimToken::random().as_bytes();
+        bytes[..SHARED].copy_from_slice(&lease[..SHARED]);
+        bytes[..LEASED.len()].copy_from_slice(&LEASED);
+        ClaimToken::from_bytes(bytes)
+    };
+    (0..count).map(token).collect()
 }
 
-/// Whether a token is probably one of [`leased_token`]: one of 65,536 others is taken for one, too.
+/// What the texts of all tokens of a lease begin with.
+pub(super) fn lease_of(token: ClaimToken) -> String {
+    URL_SAFE_NO_PAD.encode(&token.as_bytes()[..SHARED])
+}
+
+/// Whether a token is probably one of [`leased_tokens`]: one of 65,536 others is taken for one, too.
 pub(super) fn is_leased(token: ClaimToken) -> bool {
     token.as_bytes().starts_with(&LEASED)
 }
@@ -109,6 +122,10 @@ pub(super) fn is_leased(token: ClaimToken) -> bool {
 /// A token as it is in a record.
 pub(super) fn token(token: ClaimToken) -> String {
     URL_SAFE_NO_PAD.encode(token.as_bytes())
+}
+
+pub(super) fn read_token(text: &[u8]) -> Result<ClaimToken, Unreadable> {
+    Ok(ClaimToken::from_bytes(decode(text)?))
 }
 
 /// A fingerprint as it is in a record.
@@ -234,9 +251,17 @@ mod tests {
 
     #[test]
     fn tokens_of_leased_events_are_known_again() {
-        let (one, other) = (leased_token(), leased_token());
-        assert!(is_leased(one) && is_leased(other) && one != other);
+        let tokens = leased_tokens(2);
+        assert!(is_leased(tokens[0]) && is_leased(tokens[1]) && tokens[0] != tokens[1]);
         assert!(!is_leased(ClaimToken::from_bytes([7; 16])));
+    }
+
+    #[test]
+    fn tokens_of_one_lease_are_told_from_those_of_another() {
+        let (one, other) = (leased_tokens(2), leased_tokens(1));
+        let lease = lease_of(one[0]);
+        assert!(one.iter().all(|of_lease| token(*of_lease).starts_with(&lease)));
+        assert!(!token(other[0]).starts_with(&lease));
     }
 
     #[test]

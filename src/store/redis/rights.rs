@@ -18,7 +18,7 @@ const ACCEPT: &str = "XADD KEY * - -";
 
 /// Calls of the other commands that an inbox needs. They change nothing but the key's time to live: where there is a string, they find
 /// no sorted set and no stream.
-const INBOX: [&str; 25] = [
+const INBOX: [&str; 26] = [
     "EXISTS KEY",
     "HDEL KEY -",
     "HGET KEY -",
@@ -43,6 +43,7 @@ const INBOX: [&str; 25] = [
     "ZRANGEBYLEX KEY - +",
     "ZRANGEBYSCORE KEY 0 0",
     "ZREM KEY -",
+    "ZSCAN KEY 0",
     "ZSCORE KEY -",
 ];
 

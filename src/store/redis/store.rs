@@ -139,8 +139,8 @@ pub(super) enum Way {
     InOrder,
     /// By connections where replicas can be waited for, if any are to be.
     Replicated,
-    /// By the same connections as the others. The reply is waited for long after it is too late for most callers: this one has to
-    /// know what was done.
+    /// By the same connections as the others, and once. The reply is waited for long after it is too late for most callers: this one has
+    /// to know what was done.
     Patient,
 }
 

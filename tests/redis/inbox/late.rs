@@ -1,4 +1,4 @@
-//! Answers to leases that come after the one who asked has given up.
+//! Answers to leases that come after the one who asked has given up, or not at all.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
@@ -7,14 +7,18 @@ use std::time::Duration;
 use axum::Router;
 use axum::routing::post;
 use tower_webhook::inbox::{Inbox, LeaseRequest};
-use tower_webhook::store::{RedisStore, StoreErrorKind};
+use tower_webhook::store::{Hold, RedisStore, Store, StoreErrorKind};
 use tower_webhook::worker::RetryPolicy;
 use tower_webhook::{WebhookEvent, Worker};
 
 use super::site::{LEASE, PREFIX, Site, accept_all, ids, store_on};
-use crate::harness::pool;
+use crate::harness::{pool, pool_of};
 use crate::receiver::eventually;
+use crate::support::proxy::{Proxy, Weather};
 use crate::support::redis_server::RedisServer;
+
+/// The attempts of each event.
+type Runs = Arc<Mutex<BTreeMap<String, Vec<Option<u32>>>>>;
 
 /// A store that soon gives up waiting.
 fn hasty(server: &RedisServer) -> RedisStore {
@@ -33,6 +37,10 @@ async fn events_that_come_after_the_stores_timeout_are_put_back() {
     let error = hasty.lease(&hour).await.expect_err("the server stands still");
     assert_eq!(error.kind(), StoreErrorKind::TimedOut);
     server.thaw();
+    five_are_leased_for_the_first_time(&store).await;
+}
+
+async fn five_are_leased_for_the_first_time(store: &RedisStore) {
     let all = Mutex::new(Vec::new());
     eventually("all of them are leased", async || {
         let leased = store.lease(&LeaseRequest::new(10, LEASE)).await.expect("an answer");
@@ -47,14 +55,99 @@ async fn events_that_come_after_the_stores_timeout_are_put_back() {
     assert_eq!(ids(&all), ["0", "1", "2", "3", "4"]);
 }
 
-/// The worker polls while the server stands still again and again. With a single attempt, an event that was leased and never handed over
-/// would be a dead letter without one run.
+/// A store behind a proxy, with one connection, which is there. The server knows the script of leases.
+async fn store_behind(proxy: &Proxy) -> RedisStore {
+    let pool = pool_of(&format!("redis://{}/", proxy.address));
+    let store = RedisStore::builder(pool).prefix(PREFIX).connections(1).timeout(Duration::from_secs(60)).build();
+    assert!(store.lease(&LeaseRequest::new(1, LEASE)).await.expect("an answer").is_empty());
+    store
+}
+
+/// Ready when the server has leased five events.
+async fn five_run(server: &RedisServer) {
+    let running = format!("{PREFIX}inbox:running");
+    eventually("the server has leased them", async || server.command(&["ZCARD", &running]) == "5\n").await;
+}
+
+/// The server leases the events for an hour, and the connection breaks before the reply has passed. The store asks again on another
+/// connection, and the events that it does not know of are put back.
 #[tokio::test(flavor = "multi_thread")]
-async fn server_that_stands_still_costs_no_event_its_only_attempt() {
+async fn events_whose_connection_breaks_before_the_reply_run_at_their_first_attempt() {
     let server = RedisServer::start();
     let site = Site::on(&server);
-    let store = hasty(&server);
-    let runs: Arc<Mutex<BTreeMap<String, Vec<Option<u32>>>>> = Arc::default();
+    let proxy = Proxy::before(server.address()).await;
+    let store = store_behind(&proxy).await;
+    for n in 0..5 {
+        site.deliver(&n.to_string()).await;
+    }
+    let runs: Runs = Arc::default();
+    let worker = noting_worker(&store, &runs);
+    proxy.set(Weather::SwallowReplies);
+    let working = tokio::spawn(worker.run(std::future::pending()));
+    five_run(&server).await;
+    proxy.cut();
+    eventually("all are completed", async || site.store.counts().await.is_ok_and(|counts| counts.completed == 5)).await;
+    working.abort();
+    for n in 0..5 {
+        let id = n.to_string();
+        assert_eq!(runs.lock().expect("no panic").get(&id), Some(&vec![Some(1)]), "{id}");
+        let kept = site.kept(&id).await;
+        assert_eq!((kept.attempts, kept.failures.len()), (1, 0), "no lease lapsed: {kept:?}");
+    }
+}
+
+/// The server is out of reach for longer than the one who asked waits.
+#[tokio::test(flavor = "multi_thread")]
+async fn events_of_a_lost_lease_are_put_back_when_the_server_is_in_reach_again() {
+    let server = RedisServer::start();
+    let proxy = Proxy::before(server.address()).await;
+    let (store, cut_off) = (store_on(&server), store_behind(&proxy).await);
+    accept_all(&store, (0..5).map(|n| n.to_string())).await;
+    proxy.set(Weather::SwallowReplies);
+    let hour = LeaseRequest::new(10, Duration::from_secs(3600));
+    let breaking = async {
+        five_run(&server).await;
+        proxy.set(Weather::Cut);
+    };
+    let (leased, ()) = tokio::join!(cut_off.lease(&hour), breaking);
+    assert_eq!(leased.expect_err("no connection").kind(), StoreErrorKind::Unavailable);
+    assert_eq!(store.counts().await.expect("an answer").running, 5, "nobody can put them back");
+    proxy.set(Weather::Fair);
+    five_are_leased_for_the_first_time(&store).await;
+}
+
+/// Others run beside the events of the lost lease, more than one script looks at, and keep their leases.
+#[tokio::test(flavor = "multi_thread")]
+async fn events_of_a_lost_lease_are_found_among_many_that_run() {
+    let server = RedisServer::start();
+    let proxy = Proxy::before(server.address()).await;
+    let (store, cut_off) = (store_on(&server), store_behind(&proxy).await);
+    const OTHERS: usize = 320;
+    accept_all(&store, (0..OTHERS).map(|n| format!("other {n}"))).await;
+    let (mut others, mut hour) = (Vec::new(), LeaseRequest::new(64, Duration::from_secs(3600)));
+    while others.len() < OTHERS {
+        others.extend(store.lease(&hour).await.expect("an answer"));
+    }
+    accept_all(&store, (0..5).map(|n| n.to_string())).await;
+    proxy.set(Weather::SwallowReplies);
+    hour.limit = 10;
+    let breaking = async {
+        let running = format!("{PREFIX}inbox:running");
+        let all = format!("{}\n", OTHERS + 5);
+        eventually("the server has leased them", async || server.command(&["ZCARD", &running]) == all).await;
+        proxy.set(Weather::Cut);
+    };
+    let (leased, ()) = tokio::join!(cut_off.lease(&hour), breaking);
+    assert_eq!(leased.expect_err("no connection").kind(), StoreErrorKind::Unavailable);
+    proxy.set(Weather::Fair);
+    five_are_leased_for_the_first_time(&store).await;
+    for other in &others {
+        assert_eq!(store.release(&other.key, other.token).await.expect("an answer"), Hold::Held);
+    }
+}
+
+/// A worker that gives every event one attempt, and a lease of an hour.
+fn noting_worker(store: &RedisStore, runs: &Runs) -> Worker<Router> {
     let noted = runs.clone();
     let handlers = Router::new().route(
         "/webhooks",
@@ -62,11 +155,22 @@ async fn server_that_stands_still_costs_no_event_its_only_attempt() {
             noted.lock().expect("no panic").entry(event.id().to_owned()).or_default().push(event.attempt());
         }),
     );
-    let worker = Worker::new(store.clone(), handlers)
+    Worker::new(store.clone(), handlers)
         .retries(RetryPolicy::new().max_attempts(1))
         .lease(Duration::from_secs(3600))
         .and_then(|worker| worker.poll_every(Duration::from_millis(20)))
-        .expect("a configuration");
+        .expect("a configuration")
+}
+
+/// The worker polls while the server stands still again and again. With a single attempt, an event that was leased and never handed over
+/// would be a dead letter without one run.
+#[tokio::test(flavor = "multi_thread")]
+async fn server_that_stands_still_costs_no_event_its_only_attempt() {
+    let server = RedisServer::start();
+    let site = Site::on(&server);
+    let store = hasty(&server);
+    let runs: Runs = Arc::default();
+    let worker = noting_worker(&store, &runs);
     let working = tokio::spawn(worker.run(std::future::pending()));
     const EVENTS: usize = 60;
     for n in 0..EVENTS {

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::sync::oneshot;
-use tokio::time::{sleep, timeout};
+use tokio::time::{Instant, sleep, timeout};
 
 use super::super::fault::{Fault, NoConnection};
 use super::super::record::{self, milliseconds};
@@ -12,6 +12,7 @@ use super::super::store::{Shared, Way};
 use super::entry::{read, text};
 use super::handing::{Held, Row, UNREADABLE};
 use super::scripts;
+use super::strays::Search;
 use crate::inbox::{KindLimits, LAPSED, LeaseRequest, Leased};
 use crate::store::ClaimToken;
 use crate::store::handed::{Handed, PutBack};
@@ -26,6 +27,10 @@ pub(super) const LONGEST_LEASE: u64 = 1_000_000_000_000;
 /// How many scripts one lease runs that lease nothing, because they had to put something right.
 const MOST_SCRIPTS: usize = 64;
 
+/// How often a lease is sent whose connection breaks. An idle connection that turns out to be closed costs no lease, nor does another one
+/// that was begun before.
+const SENDS: usize = 3;
+
 /// How often it is tried to put an event back, with a pause after each time. After that its lease ends by itself.
 const PUT_BACK_TRIES: usize = 60;
 const PUT_BACK_PAUSE: Duration = Duration::from_millis(500);
@@ -34,8 +39,10 @@ const PUT_BACK_PAUSE: Duration = Duration::from_millis(500);
 struct Leasing {
     shared: Arc<Shared>,
     events: String,
+    /// All but the tokens.
     arguments: Vec<String>,
-    tokens: Vec<ClaimToken>,
+    limit: usize,
+    lease: Duration,
 }
 
 /// The rows, the keys of events that were given up, how far everything was looked at, whether there may be more, and whether events are
@@ -49,9 +56,9 @@ impl Shared {
         if request.limit == 0 {
             return Ok(Vec::new());
         }
-        let tokens: Vec<_> = (0..request.limit.min(MOST)).map(|_| record::leased_token()).collect();
-        let arguments = self.lease_arguments(request, &tokens);
-        let leasing = Leasing { shared: self.clone(), events, arguments, tokens };
+        let limit = request.limit.min(MOST);
+        let arguments = self.lease_arguments(request, limit);
+        let leasing = Leasing { shared: self.clone(), events, arguments, limit, lease: request.lease };
         let (coming, handed) = oneshot::channel();
         tokio::spawn(leasing.run(coming));
         // It only ends early with the runtime.
@@ -59,10 +66,10 @@ impl Shared {
         Ok(handed?.take())
     }
 
-    fn lease_arguments(&self, request: &LeaseRequest<'_>, tokens: &[ClaimToken]) -> Vec<String> {
+    fn lease_arguments(&self, request: &LeaseRequest<'_>, limit: usize) -> Vec<String> {
         let mut arguments = vec![
             self.prefix.to_string(),
-            tokens.len().to_string(),
+            limit.to_string(),
             milliseconds(request.lease).min(LONGEST_LEASE).to_string(),
             LAPSED.to_owned(),
             UNREADABLE.to_owned(),
@@ -71,7 +78,6 @@ impl Shared {
         arguments.extend(request.endpoints.iter().map(ToString::to_string));
         add_limits(&mut arguments, request.per_endpoint, str::to_owned);
         add_limits(&mut arguments, request.per_type, |kind| text(Some(kind)));
-        arguments.extend(tokens.iter().map(|token| record::token(*token)));
         arguments
     }
 
@@ -117,10 +123,34 @@ impl Leasing {
     }
 
     async fn ask(self) -> Result<Vec<Held>, Fault> {
-        let Self { shared, events, arguments, tokens } = self;
-        let arguments: Vec<&[u8]> = arguments.iter().map(String::as_bytes).collect();
+        for _ in 1..SENDS {
+            match self.ask_once().await {
+                Err(Fault::Broken(_)) => {}
+                answer => return answer,
+            }
+        }
+        self.ask_once().await
+    }
+
+    /// Leases under tokens that no other lease has. If the answer is lost, events may be leased under them: these are searched for.
+    async fn ask_once(&self) -> Result<Vec<Held>, Fault> {
+        let (tokens, asked_at) = (record::leased_tokens(self.limit), Instant::now());
+        let lease = tokens.first().map(|token| record::lease_of(*token));
+        let answer = self.lease_under(tokens).await;
+        if let (Err(fault), Some(lease)) = (&answer, lease)
+            && fault.is_unheard()
+        {
+            self.shared.search_soon(Search { lease, asked_at, time: self.lease });
+        }
+        answer
+    }
+
+    async fn lease_under(&self, tokens: Vec<ClaimToken>) -> Result<Vec<Held>, Fault> {
+        let Self { shared, events, .. } = self;
+        let texts: Vec<_> = tokens.iter().map(|token| record::token(*token)).collect();
+        let arguments: Vec<&[u8]> = self.arguments.iter().chain(&texts).map(String::as_bytes).collect();
         for _ in 0..MOST_SCRIPTS {
-            let (reply, _) = shared.run(Way::Patient, &scripts::LEASE.call(&events, &arguments)).await?;
+            let (reply, _) = shared.run(Way::Patient, &scripts::LEASE.call(events, &arguments)).await?;
             let (rows, given_up, position, has_more, has_expired): Found = read(reply)?;
             given_up.iter().for_each(|key| telemetry::redis_event_given_up(key, UNREADABLE));
             shared.keep_house(has_expired);

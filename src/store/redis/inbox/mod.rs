@@ -1,6 +1,7 @@
 //! The store as an inbox. How it is kept in Redis is told in the [module's documentation](super#the-inbox).
 //!
-//! Read in this order: `accepting` → `leasing` → `handing` → `settling`; `waking`, `operating` and `housekeeping` stand beside them.
+//! Read in this order: `accepting` → `leasing` → `handing` → `settling`; `strays`, `waking`, `operating` and `housekeeping`
+//! stand beside them.
 //! What is atomic is in the scripts, `lua/`.
 
 mod accepting;
@@ -11,6 +12,7 @@ mod leasing;
 mod operating;
 mod scripts;
 mod settling;
+mod strays;
 mod verbs;
 mod waking;
 

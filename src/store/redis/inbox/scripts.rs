@@ -15,6 +15,7 @@ pub(super) static ACCEPT: LazyLock<Script> =
     LazyLock::new(|| Script::new([EVENTS, include_str!("lua/accept.lua")].concat()));
 pub(super) static LEASE: LazyLock<Script> =
     LazyLock::new(|| with_common(&[RIGHT, QUEUE, include_str!("lua/lease.lua")]));
+pub(super) static STRAYS: LazyLock<Script> = LazyLock::new(|| with_common(&[include_str!("lua/strays.lua")]));
 pub(super) static RENEW: LazyLock<Script> = LazyLock::new(|| with_common(&[include_str!("lua/renew.lua")]));
 pub(super) static COMPLETE: LazyLock<Script> = LazyLock::new(|| with_common(&[include_str!("lua/complete.lua")]));
 pub(super) static BURY: LazyLock<Script> = LazyLock::new(|| with_common(&[include_str!("lua/bury.lua")]));

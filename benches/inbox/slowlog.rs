@@ -21,7 +21,8 @@ use crate::report::{Report, median};
 
 const MIB: usize = 1 << 20;
 
-/// What is completed and not purged.
+/// The stream of all events, and what of them is completed and not purged.
+const EVENTS: &str = "tower-webhook:inbox:events";
 const COMPLETED: &str = "tower-webhook:inbox:completed";
 
 /// A server of its own, and what its log said of each script, in microseconds.
@@ -69,11 +70,12 @@ impl Scene {
         let mut accepting = JoinSet::new();
         for n in 0..events {
             if accepting.len() >= 256 {
-                accepting.join_next().await;
+                accepting.join_next().await.expect("a task").expect("an accepted event");
             }
             accepting.spawn(accept(self.store.clone(), n, n % kinds, body.to_vec()));
         }
         accepting.join_all().await;
+        assert_eq!(self.server.command(&["XLEN", EVENTS]), format!("{events}\n"));
         self.accepted = events;
     }
 

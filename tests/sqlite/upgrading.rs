@@ -58,8 +58,10 @@ async fn file_of_an_earlier_release_is_brought_up_to_date_and_goes_on() {
     let ids: Vec<_> = leased.iter().map(|leased| (leased.key.id(), leased.attempt, leased.started)).collect();
     assert_eq!(ids, [("waiting", 1, false), ("leased", 2, false)]);
     assert_eq!(store.start(&leased[1].claim(LEASE)).await.expect("an answer"), Hold::Held);
+    let started = "SELECT handler_started FROM webhook_events WHERE key LIKE '%/leased'";
+    assert_eq!(sqlx::query_scalar::<_, Option<bool>>(started).fetch_one(&pool).await.expect("a row"), Some(true));
     assert_eq!(store.release(&leased[1].key, leased[1].token).await.expect("an answer"), Hold::Held);
-    assert!(lease_one(&store).await.started);
+    assert!(!lease_one(&store).await.started, "a release takes the note of the start back");
     let requeued = store.requeue(&Filter::all(), true).await.expect("an answer");
     assert_eq!((requeued.events, requeued.without_body), (1, 1), "completed years ago");
     assert_eq!(store.purge().await.expect("a purge"), 0);

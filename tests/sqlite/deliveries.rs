@@ -32,6 +32,8 @@ struct Receiver {
     sender: TestSender,
     /// Events whose id begins with "slow" wait for this in the middle of their transaction.
     go: Arc<Semaphore>,
+    /// A permit for each of them that has come so far.
+    waiting: Arc<Semaphore>,
     books: Arc<Mutex<Books>>,
 }
 
@@ -48,15 +50,15 @@ impl Receiver {
         let table = "CREATE TABLE IF NOT EXISTS effects (id TEXT, token BLOB)";
         sqlx::query(table).execute(&pool).await.expect("a table");
         let complete = store.enlistment().expect("a statement").sql().to_owned();
-        let go = Arc::new(Semaphore::new(0));
-        let (ledger, gate) = (pool.clone(), go.clone());
+        let (go, waiting) = (Arc::new(Semaphore::new(0)), Arc::new(Semaphore::new(0)));
+        let (ledger, gates) = (pool.clone(), (waiting.clone(), go.clone()));
         let handler = move |event: WebhookEvent| {
-            let (pool, complete, go) = (ledger.clone(), complete.clone(), gate.clone());
-            async move { record(&pool, complete, &event, &go).await }
+            let (pool, complete, gates) = (ledger.clone(), complete.clone(), gates.clone());
+            async move { record(&pool, complete, &event, (&gates.0, &gates.1)).await }
         };
         let layer = WebhookLayer::new(scheme(), store).in_flight_wait(Duration::ZERO);
         let app = Router::new().route("/webhooks", post(handler)).layer(layer);
-        Self { app, pool, sender: TestSender::new(scheme()), go, books: Arc::default() }
+        Self { app, pool, sender: TestSender::new(scheme()), go, waiting, books: Arc::default() }
     }
 
     /// Another receiver's books are this one's, too.
@@ -110,7 +112,12 @@ impl Receiver {
     }
 }
 
-async fn record(pool: &SqlitePool, complete: String, event: &WebhookEvent, go: &Semaphore) -> StatusCode {
+async fn record(
+    pool: &SqlitePool,
+    complete: String,
+    event: &WebhookEvent,
+    (waiting, go): (&Semaphore, &Semaphore),
+) -> StatusCode {
     let recorded = async {
         let mut transaction = pool.begin_with("BEGIN IMMEDIATE").await?;
         let completed = sqlx::query(AssertSqlSafe(complete))
@@ -126,6 +133,7 @@ async fn record(pool: &SqlitePool, complete: String, event: &WebhookEvent, go: &
         let effect = sqlx::query("INSERT INTO effects VALUES (?, ?)").bind(event.id());
         effect.bind(&event.token().as_bytes()[..]).execute(&mut *transaction).await?;
         if event.id().starts_with("slow") {
+            waiting.add_permits(1);
             go.acquire().await.expect("never closed").forget();
         }
         if event.id().starts_with("unlucky") && event.attempt() < Some(3) {
@@ -163,21 +171,8 @@ async fn open_transaction_refuses_new_events_and_answers_duplicates() {
         let receiver = receiver.clone();
         tokio::spawn(async move { receiver.deliver("slow").await })
     };
-    // As soon as the lock is held, nobody else gets it.
-    let refused = loop {
-        let mut spare = receiver.pool.acquire().await.expect("a connection");
-        sqlx::query("PRAGMA busy_timeout = 0").execute(&mut *spare).await.expect("no patience");
-        let locked = sqlx::query("BEGIN IMMEDIATE").execute(&mut *spare).await.is_err();
-        if !locked {
-            sqlx::query("ROLLBACK").execute(&mut *spare).await.expect("the end");
-        }
-        sqlx::query("PRAGMA busy_timeout = 5000").execute(&mut *spare).await.expect("patience");
-        drop(spare);
-        if locked {
-            break receiver.deliver("new").await;
-        }
-        tokio::time::sleep(Duration::from_millis(2)).await;
-    };
+    receiver.waiting.acquire().await.expect("never closed").forget();
+    let refused = receiver.deliver("new").await;
     assert_eq!(refused.status, StatusCode::SERVICE_UNAVAILABLE);
     assert_eq!(refused.rejection(), Some(RejectionKind::StoreUnavailable));
     assert!(refused.retry_after().is_some());

@@ -107,7 +107,8 @@ async fn pass(
     loop {
         let length = from.read(&mut buffer).await?;
         let now = *sky.borrow();
-        if length == 0 || now.cuts > cuts {
+        // Cut is looked for here, too: what was read at that moment must not pass.
+        if length == 0 || now.weather == Weather::Cut || now.cuts > cuts {
             return Ok(());
         }
         match (now.weather, direction) {

@@ -55,6 +55,11 @@ local function put_right(number, entry)
     record = { state = 'f', token = string.rep('A', 22), print = entry.print, number = number, attempts = 0 }
     write(claim, 'f', record, now(), 'its record was deleted')
   end
+  local ends = not record and redis.call('ZSCORE', RUNNING, number)
+  if ends and tonumber(ends) > now() and ends ~= 'inf' then
+    -- Somebody deleted the record, and a worker still has the event: it is run again when that lease has lapsed.
+    return
+  end
   local is_open = open_record(number, entry)
   if is_open and is_running(is_open) then
     put_right_running(number, entry, is_open)

@@ -12,7 +12,7 @@ use std::time::{Duration, Instant, SystemTime};
 use report::{Report, median};
 use sqlx::sqlite::{SqliteConnectOptions, SqlitePool};
 use tower_webhook::EventKey;
-use tower_webhook::inbox::{Inbox, KindLimits, LeaseRequest, Parcel};
+use tower_webhook::queue::{KindLimits, LeaseRequest, Queue, StoredRequest};
 use tower_webhook::store::{Claim, ClaimRequest, ClaimToken, Completion, Hold, SqliteStore, Store};
 
 const BATCH: usize = 10;
@@ -76,8 +76,8 @@ impl Site {
         for _ in 0..events {
             let key = EventKey::new("/a", None, &ClaimToken::random().to_string());
             let claim = ClaimRequest::new(&key, ClaimToken::random(), LEASE).event_type(Some("quick"));
-            let parcel = Parcel::new("head", vec![b'x'; 1024], SystemTime::now());
-            let answer = self.store.accept(&claim, &parcel).await.expect("an answer");
+            let parcel = StoredRequest::new("head", vec![b'x'; 1024], SystemTime::now());
+            let answer = self.store.enqueue(&claim, &parcel).await.expect("an answer");
             assert!(matches!(answer, Claim::Fresh { .. }));
         }
     }

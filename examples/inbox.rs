@@ -25,7 +25,6 @@ use indicatif::{ProgressBar, ProgressStyle};
 use tokio::sync::Mutex;
 use tokio::time::{Instant, MissedTickBehavior, interval};
 use tower::ServiceExt;
-use tower_webhook::inbox::Inbox;
 use tower_webhook::testing::TestSender;
 use tower_webhook::{WebhookEvent, WebhookLayer, Worker, scheme};
 

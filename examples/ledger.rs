@@ -28,7 +28,7 @@ use axum::{Json, Router};
 use clap::Parser;
 use serde::Deserialize;
 use tokio::net::TcpListener;
-use tower_webhook::inbox::{AnyInbox, Inbox};
+use tower_webhook::queue::Queue;
 use tower_webhook::worker::RetryPolicy;
 use tower_webhook::{HandlerError, WebhookEvent, WebhookLayer, Worker, scheme};
 
@@ -79,7 +79,7 @@ struct Payment {
 struct Ledger {
     options: Options,
     books: Books,
-    store: AnyInbox,
+    store: Arc<dyn Queue>,
 }
 
 #[tokio::main]

@@ -49,7 +49,7 @@ use tokio::net::TcpListener;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::watch;
 use tokio::task::JoinSet;
-use tower_webhook::inbox::AnyInbox;
+use tower_webhook::queue::Queue;
 use tower_webhook::scheme::Scheme;
 use tower_webhook::testing::TestSender;
 use tower_webhook::worker::RetryPolicy;
@@ -189,7 +189,7 @@ fn given(options: &Options, origin: &str) -> Given {
     }
 }
 
-fn layer(options: &Options, scheme: impl Scheme, store: AnyInbox) -> Result<WebhookLayer, Box<dyn Error>> {
+fn layer(options: &Options, scheme: impl Scheme, store: Arc<dyn Queue>) -> Result<WebhookLayer, Box<dyn Error>> {
     let layer = match options.mode {
         Mode::Inline => WebhookLayer::new(scheme, store),
         Mode::Inbox => WebhookLayer::inbox(scheme, store),
@@ -204,7 +204,7 @@ fn layer(options: &Options, scheme: impl Scheme, store: AnyInbox) -> Result<Webh
     Ok(layer)
 }
 
-fn worker(options: &Options, store: &AnyInbox, handlers: &Router) -> Result<Worker<Router>, Box<dyn Error>> {
+fn worker(options: &Options, store: &Arc<dyn Queue>, handlers: &Router) -> Result<Worker<Router>, Box<dyn Error>> {
     let retries = RetryPolicy::new().max_attempts(options.attempts).first_pause(options.retry_pause);
     let worker = Worker::new(store.clone(), handlers.clone()).retries(retries).grace(options.grace);
     Ok(match options.lease {

@@ -7,7 +7,7 @@ use std::time::SystemTime;
 use bytes::Bytes;
 
 use crate::EventKey;
-use crate::claimant::Claimant;
+use crate::machine::ClaimState;
 use crate::scheme::Verified;
 use crate::store::ClaimToken;
 
@@ -38,7 +38,7 @@ pub struct Untyped;
 
 /// What is known of one delivery's event.
 pub(crate) struct Facts {
-    pub(crate) claimant: Arc<Claimant>,
+    pub(crate) claim: Arc<ClaimState>,
     pub(crate) body: Bytes,
     pub(crate) provenance: Provenance,
     pub(crate) received_at: SystemTime,
@@ -66,8 +66,8 @@ impl WebhookEvent {
 }
 
 impl<T> WebhookEvent<T> {
-    pub(crate) fn claimant(&self) -> &Claimant {
-        &self.facts.claimant
+    pub(crate) fn claim(&self) -> &ClaimState {
+        &self.facts.claim
     }
 
     /// The event's id: the same on every delivery of this event, unless it [is not deduplicated](Self::is_deduplicated).
@@ -87,13 +87,13 @@ impl<T> WebhookEvent<T> {
     /// its `id` is made up anew each time.
     #[must_use]
     pub fn is_deduplicated(&self) -> bool {
-        self.facts.claimant.is_deduplicated()
+        self.facts.claim.is_deduplicated()
     }
 
     /// The event's type, where the sender gives one.
     #[must_use]
     pub fn event_type(&self) -> Option<&str> {
-        self.facts.claimant.event_type.as_deref()
+        self.facts.claim.event_type.as_deref()
     }
 
     /// Whether the signature covers the type: not one from a header, nor one from a body of which only some fields are signed.
@@ -124,7 +124,7 @@ impl<T> WebhookEvent<T> {
     /// What the store remembers the event under.
     #[must_use]
     pub fn key(&self) -> &EventKey {
-        &self.facts.claimant.key
+        &self.facts.claim.key
     }
 
     /// The endpoint's name.
@@ -167,20 +167,20 @@ impl<T> WebhookEvent<T> {
     /// tried.
     #[must_use]
     pub fn attempt(&self) -> Option<u32> {
-        self.facts.claimant.attempt()
+        self.facts.claim.attempt()
     }
 
     /// The token that this delivery holds its claim with.
     #[must_use]
     pub fn token(&self) -> ClaimToken {
-        self.facts.claimant.token
+        self.facts.claim.token
     }
 
     /// Whether this delivery still holds its claim. Once it does not, another one may run the same event: a long handler
     /// asks before effects that cannot be undone.
     #[must_use]
     pub fn is_held(&self) -> bool {
-        self.facts.claimant.is_held()
+        self.facts.claim.is_held()
     }
 }
 

@@ -1,26 +1,24 @@
 #![cfg_attr(docsrs, feature(doc_cfg))]
 #![doc = include_str!("../README.md")]
 
-mod claimant;
 pub mod clock;
 pub mod enlist;
 mod error;
 mod event;
 #[cfg(feature = "axum")]
 mod extract;
-mod guard;
 pub mod handler;
 mod head;
 mod header_pattern;
 pub mod identity;
-pub mod inbox;
-mod judge;
 mod key;
 mod machine;
 mod outcome;
+pub mod queue;
 mod random;
 mod receiver;
 pub mod rejection;
+mod retry;
 pub mod scheme;
 pub mod secrets;
 pub mod store;

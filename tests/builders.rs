@@ -13,7 +13,7 @@ use axum::body::Body;
 use axum::http::StatusCode;
 use axum::routing::post;
 use tower::ServiceExt;
-use tower_webhook::inbox::{Filter, Inbox, KindLimits, LeaseRequest, OrderSource, Page, Parcel};
+use tower_webhook::queue::{Filter, KindLimits, LeaseRequest, OrderSource, Page, Queue, StoredRequest};
 use tower_webhook::scheme::{self, Custom, Profile, Template, Tolerance};
 use tower_webhook::secrets::{Key, Secret, Secrets, TenantSecrets};
 use tower_webhook::store::{BreakerStore, ClaimRequest, ClaimToken, Completion, MemoryStore, Store};
@@ -85,7 +85,7 @@ async fn try_layer(what: &str, layer: &WebhookLayer, sender: &TestSender) {
     in_time(what, layer.drain_handle().drain(Duration::from_secs(30))).await;
 }
 
-async fn try_worker(what: &str, inbox: impl Inbox + Clone, worker: Worker<Router>) {
+async fn try_worker(what: &str, inbox: impl Queue + Clone, worker: Worker<Router>) {
     let layer = WebhookLayer::inbox(support::scheme(), inbox.clone());
     let app: Router = handlers().layer(layer);
     let sender = TestSender::new(support::scheme());
@@ -118,12 +118,12 @@ async fn try_store(what: &str, store: &impl Store, time: Duration) {
 }
 
 /// Every verb of an inbox once.
-async fn try_inbox(what: &str, inbox: &impl Inbox, time: Duration, count: usize) {
-    let (key, parcel) = (EventKey::new("/inbox", None, "1"), Parcel::new("", "", UNIX_EPOCH));
+async fn try_inbox(what: &str, inbox: &impl Queue, time: Duration, count: usize) {
+    let (key, parcel) = (EventKey::new("/inbox", None, "1"), StoredRequest::new("", "", UNIX_EPOCH));
     let claim = ClaimRequest::new(&key, ClaimToken::random(), time).event_type(Some("x"));
     let limits = KindLimits::new(count).with("x", count);
     let verbs = async {
-        let _ = inbox.accept(&claim, &parcel).await;
+        let _ = inbox.enqueue(&claim, &parcel).await;
         let _ = inbox.peek(&claim).await;
         let mut request = LeaseRequest::new(count, time);
         (request.per_endpoint, request.per_type) = (Some(&limits), Some(&limits));
@@ -235,7 +235,7 @@ const WORKER_COUNTS: [Configure<Worker<Router>, usize>; 4] = [
     ("concurrency_per_endpoint", Worker::concurrency_per_endpoint),
 ];
 
-async fn try_workers<I: Inbox + Clone>(panics: &NoPanics, inbox: impl AsyncFn() -> I) {
+async fn try_workers<I: Queue + Clone>(panics: &NoPanics, inbox: impl AsyncFn() -> I) {
     for (name, configure) in WORKER_TIMES {
         for time in TIMES {
             // A deadline that every answer misses is for nobody.

@@ -6,7 +6,9 @@ use std::time::{Duration, Instant};
 
 use tower_webhook::EventKey;
 use tower_webhook::clock::Clock;
-use tower_webhook::store::{Claim, ClaimRequest, ClaimToken, Completion, Hold, MemoryStore, Store, StoreError};
+use tower_webhook::store::{
+    Claim, ClaimRequest, ClaimToken, Ending, Hold, MemoryStore, Store, StoreError, StoreFuture,
+};
 use tower_webhook::testing::ManualClock;
 use tower_webhook::testing::conformance::{self, Harness};
 
@@ -74,38 +76,52 @@ impl Faulty {
 }
 
 impl Store for Faulty {
-    async fn claim(&self, request: &ClaimRequest<'_>) -> Result<Claim, StoreError> {
-        let key = self.key(request.key);
-        let mut asked = ClaimRequest::new(&key, request.token, request.lease);
-        match self.mistake {
-            Mistake::Unavailable => return Err(StoreError::unavailable("connection refused")),
-            Mistake::ClaimsInTwoSteps => return self.claim_in_two_steps(request).await,
-            Mistake::IgnoresBodies => {}
-            _ => asked = asked.fingerprint(request.fingerprint),
-        }
-        let claim = self.store.claim(&asked).await?;
-        let again = matches!(claim, Claim::Fresh { .. }) && self.won(request);
-        let ignored = again && self.makes(Mistake::IgnoresOwnToken);
-        Ok(if ignored { Claim::InFlight { same_body: true } } else { claim })
+    fn claim<'a>(&'a self, request: &'a ClaimRequest<'a>) -> StoreFuture<'a, Claim> {
+        Box::pin(async move {
+            let key = self.key(request.key);
+            let mut asked = ClaimRequest::new(&key, request.token, request.lease);
+            match self.mistake {
+                Mistake::Unavailable => return Err(StoreError::unavailable("connection refused")),
+                Mistake::ClaimsInTwoSteps => return self.claim_in_two_steps(request).await,
+                Mistake::IgnoresBodies => {}
+                _ => asked = asked.fingerprint(request.fingerprint),
+            }
+            let claim = self.store.claim(&asked).await?;
+            let again = matches!(claim, Claim::Fresh { .. }) && self.won(request);
+            let ignored = again && self.makes(Mistake::IgnoresOwnToken);
+            Ok(if ignored { Claim::InFlight { same_body: true } } else { claim })
+        })
     }
 
-    async fn renew(&self, claim: &ClaimRequest<'_>) -> Result<Hold, StoreError> {
-        let lease = if self.makes(Mistake::NeverRenews) { Duration::ZERO } else { claim.lease };
-        if self.makes(Mistake::RefusesLapsed) && self.has_lapsed(claim.token) {
-            return Ok(Hold::Lost);
-        }
-        self.store.renew(&ClaimRequest::new(&self.key(claim.key), claim.token, lease)).await
+    fn renew<'a>(&'a self, claim: &'a ClaimRequest<'a>) -> StoreFuture<'a, Hold> {
+        Box::pin(async move {
+            let lease = if self.makes(Mistake::NeverRenews) { Duration::ZERO } else { claim.lease };
+            if self.makes(Mistake::RefusesLapsed) && self.has_lapsed(claim.token) {
+                return Ok(Hold::Lost);
+            }
+            self.store.renew(&ClaimRequest::new(&self.key(claim.key), claim.token, lease)).await
+        })
     }
 
-    async fn complete(&self, claim: &ClaimRequest<'_>, completion: &Completion<'_>) -> Result<Hold, StoreError> {
-        if self.makes(Mistake::ReleasesFailed) && completion.failed {
-            return self.store.release(claim.key, claim.token).await;
-        }
-        self.store.complete(&ClaimRequest::new(&self.key(claim.key), claim.token, claim.lease), completion).await
-    }
-
-    async fn release(&self, key: &EventKey, token: ClaimToken) -> Result<Hold, StoreError> {
-        self.store.release(&self.key(key), token).await
+    fn settle<'a>(&'a self, claim: &'a ClaimRequest<'a>, ending: Ending<'a>) -> StoreFuture<'a, Hold> {
+        Box::pin(async move {
+            match ending {
+                Ending::Complete(completion) => {
+                    let completion = &completion;
+                    if self.makes(Mistake::ReleasesFailed) && completion.failed {
+                        return self.store.release(claim.key, claim.token).await;
+                    }
+                    self.store
+                        .complete(&ClaimRequest::new(&self.key(claim.key), claim.token, claim.lease), completion)
+                        .await
+                }
+                _ => {
+                    let key = claim.key;
+                    let token = claim.token;
+                    self.store.release(&self.key(key), token).await
+                }
+            }
+        })
     }
 }
 

@@ -5,11 +5,12 @@ mod support;
 
 use std::collections::BTreeSet;
 use std::net::SocketAddr;
+use std::sync::Arc;
 use std::time::{Duration, UNIX_EPOCH};
 
 use deadpool_redis::{Config, Runtime};
 use tower_webhook::rejection::RejectionKind;
-use tower_webhook::store::{AnyStore, Claim, ClaimRequest, ClaimToken, PostgresStore, RedisStore, Store};
+use tower_webhook::store::{Claim, ClaimRequest, ClaimToken, PostgresStore, RedisStore, Store};
 use tower_webhook::{Outcome, WebhookLayer};
 
 use crate::support::NOW;
@@ -54,16 +55,16 @@ impl Server {
     }
 
     /// A store on it, by way of `address`.
-    async fn store_at(&self, address: SocketAddr) -> AnyStore {
+    async fn store_at(&self, address: SocketAddr) -> Arc<dyn Store> {
         match self {
             Self::Redis(_) => {
                 let pool = Config::from_url(format!("redis://{address}/")).create_pool(Some(Runtime::Tokio1));
-                AnyStore::new(RedisStore::new(pool.expect("a pool")))
+                Arc::new(RedisStore::new(pool.expect("a pool")))
             }
             Self::Postgres(server) => {
                 let store = PostgresStore::new(server.pool_at(address));
                 store.migrate().await.expect("a table");
-                AnyStore::new(store)
+                Arc::new(store)
             }
         }
     }
@@ -71,7 +72,7 @@ impl Server {
 
 /// A receiver with a short lease, the proxy that it reaches its store by, and another receiver that needs none. They have one
 /// ledger.
-async fn receivers(server: &Server) -> (Audited<AnyStore>, Proxy, Audited<AnyStore>) {
+async fn receivers(server: &Server) -> (Audited<Arc<dyn Store>>, Proxy, Audited<Arc<dyn Store>>) {
     let proxy = Proxy::before(server.address()).await;
     let (brief, ledger) = (|layer: WebhookLayer| layer.lease(LEASE).expect("a lease"), Ledger::default());
     let behind = Audited::configured(server.store_at(proxy.address).await, ledger.clone(), brief);

@@ -141,7 +141,7 @@ async fn key_id_is_no_tenant() {
 async fn inbox_does_not_keep_the_jwt() {
     use axum::{Router, body::Body};
     use tower::ServiceExt;
-    use tower_webhook::inbox::{Filter, Inbox, Page};
+    use tower_webhook::queue::{Filter, Page, Queue};
     use tower_webhook::{WebhookLayer, store::MemoryStore};
 
     let inbox = MemoryStore::new();
@@ -151,7 +151,7 @@ async fn inbox_does_not_keep_the_jwt() {
     let app: Router = Router::new().fallback(|| async {}).layer(layer);
     assert_eq!(app.oneshot(request).await.expect("an answer").status(), 200);
     let events = inbox.list(&Filter::all(), &Page::first(1)).await.expect("an answer");
-    let stored = inbox.get(&events[0].key).await.expect("an answer").expect("the event").parcel.expect("a parcel");
+    let stored = inbox.get(&events[0].key).await.expect("an answer").expect("the event").request.expect("a parcel");
     assert!(!String::from_utf8_lossy(&stored.head).contains(&jwt));
 }
 

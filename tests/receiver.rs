@@ -404,7 +404,10 @@ async fn retention_outlasts_every_signature() {
 
 #[tokio::test]
 async fn store_can_be_chosen_at_run_time() {
-    let store = tower_webhook::store::AnyStore::new(MemoryStore::new());
+    let store = {
+        let chosen: std::sync::Arc<dyn tower_webhook::store::Store> = std::sync::Arc::new(MemoryStore::new());
+        chosen
+    };
     let app: Router = Router::new().route("/webhooks", post(|| async {})).layer(WebhookLayer::new(scheme(), store));
     let event = TestSender::new(scheme()).deliver(r#"{"id":"evt_1"}"#);
     let responses = Replay::of([event]).times(2).one_by_one::<_, Body, _>(&app).await;

@@ -9,7 +9,7 @@ use http::{Request, Uri};
 use http_body_util::{BodyExt, Full};
 use hyper_util::client::legacy::Client;
 use hyper_util::rt::TokioExecutor;
-use tower_webhook::store::Store;
+use tower_webhook::store::IntoStore;
 use tower_webhook::testing::TestSender;
 use tower_webhook::{WebhookEvent, WebhookLayer, scheme};
 
@@ -18,7 +18,7 @@ use crate::load::{Load, new_key};
 
 const CONCURRENCY: usize = 16;
 
-pub(crate) async fn measure<S: Store + Clone>(name: &str, effort: Effort, store: &S) {
+pub(crate) async fn measure<S: IntoStore + Clone>(name: &str, effort: Effort, store: &S) {
     let layer = WebhookLayer::new(scheme::timestamped("whsec_bench").expect("a secret"), store.clone());
     let app = Router::new().route("/webhooks", post(|event: WebhookEvent| async move { drop(event) })).layer(layer);
     let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.expect("a free port");

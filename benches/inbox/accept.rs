@@ -1,6 +1,6 @@
 //! Accepted events per second, against claims of the same store.
 
-use tower_webhook::inbox::Inbox;
+use tower_webhook::queue::Queue;
 
 use crate::events::accepts;
 use crate::report::{Report, median};
@@ -12,7 +12,7 @@ pub(crate) async fn measure(report: &mut Report, effort: Effort, sites: &Sites) 
     one(report, effort, sites, &sites.redis, "redis", 150_000.0).await;
 }
 
-async fn one<I: Inbox + Clone>(
+async fn one<I: Queue + Clone>(
     report: &mut Report,
     effort: Effort,
     sites: &Sites,

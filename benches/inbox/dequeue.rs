@@ -4,7 +4,7 @@
 use std::time::{Duration, Instant};
 
 use sqlx::AssertSqlSafe;
-use tower_webhook::inbox::{Inbox, KindLimits, LeaseRequest};
+use tower_webhook::queue::{KindLimits, LeaseRequest, Queue};
 use tower_webhook::store::{Completion, PostgresStore};
 
 use crate::Effort;

@@ -8,7 +8,7 @@ use axum::routing::post;
 use deadpool_redis::{Config, Runtime};
 use tokio::sync::mpsc;
 use tokio::time::Instant;
-use tower_webhook::inbox::Inbox;
+use tower_webhook::queue::Queue;
 use tower_webhook::store::{PostgresStore, RedisStore};
 use tower_webhook::{WebhookEvent, Worker};
 
@@ -27,7 +27,7 @@ pub(crate) async fn measure(report: &mut Report, effort: Effort, sites: &Sites) 
     one(report, "redis", &sites.redis, RedisStore::new(pool), events).await;
 }
 
-async fn one(report: &mut Report, name: &str, inbox: &impl Inbox, elsewhere: impl Inbox, events: usize) {
+async fn one(report: &mut Report, name: &str, inbox: &impl Queue, elsewhere: impl Queue, events: usize) {
     let (tell, mut told) = mpsc::unbounded_channel();
     let handler = async move |_: WebhookEvent| tell.send(Instant::now()).expect("the bench listens");
     let handlers = Router::new().route("/webhooks", post(handler));

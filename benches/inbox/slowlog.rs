@@ -10,7 +10,7 @@ use std::time::{Duration, SystemTime};
 use deadpool_redis::{Config, Runtime};
 use tokio::task::JoinSet;
 use tower_webhook::EventKey;
-use tower_webhook::inbox::{Filter, Inbox, LeaseRequest, Leased, Page, Parcel};
+use tower_webhook::queue::{Filter, LeaseRequest, Leased, Page, Queue, StoredRequest};
 use tower_webhook::store::{Claim, ClaimRequest, ClaimToken, Completion, RedisStore, Store};
 
 use crate::Effort;
@@ -139,6 +139,6 @@ impl Scene {
 async fn accept(store: RedisStore, number: usize, kind: usize, body: Vec<u8>) {
     let (key, event_type) = (EventKey::new("/hooks", None, &number.to_string()), format!("type {kind}"));
     let claim = ClaimRequest::new(&key, ClaimToken::random(), LEASE).event_type(Some(&event_type));
-    let answer = store.accept(&claim, &Parcel::new("a head", body, SystemTime::now())).await;
+    let answer = store.enqueue(&claim, &StoredRequest::new("a head", body, SystemTime::now())).await;
     assert!(matches!(answer, Ok(Claim::Fresh { .. })), "{answer:?}");
 }

@@ -1,11 +1,12 @@
 //! The ledger's tables, in Postgres or SQLite: the same SQL serves both.
 
 use std::error::Error;
+use std::sync::Arc;
 use std::time::Duration;
 
 use sqlx::sqlite::SqliteConnectOptions;
 use sqlx::{PgPool, SqlitePool};
-use tower_webhook::inbox::AnyInbox;
+use tower_webhook::queue::Queue;
 use tower_webhook::store::{PostgresStore, SqliteStore};
 use tower_webhook::{HandlerError, WebhookEvent};
 
@@ -20,7 +21,7 @@ const OPENED: &str = "INSERT INTO account VALUES (1, 0) ON CONFLICT DO NOTHING";
 
 impl Books {
     /// Opens the ledger, and the store that is to be in the same database.
-    pub(crate) async fn open(address: &str) -> Result<(Self, AnyInbox), Box<dyn Error>> {
+    pub(crate) async fn open(address: &str) -> Result<(Self, Arc<dyn Queue>), Box<dyn Error>> {
         if let Some(path) = address.strip_prefix("sqlite:") {
             let options = SqliteConnectOptions::new().filename(path).create_if_missing(true).foreign_keys(true);
             let pool = SqlitePool::connect_with(options).await?;
@@ -28,7 +29,7 @@ impl Books {
             for statement in [ACCOUNT, PAYMENTS, OPENED] {
                 sqlx::query(statement).execute(&pool).await?;
             }
-            return Ok((Self::Sqlite(pool), AnyInbox::new(store)));
+            return Ok((Self::Sqlite(pool), Arc::new(store)));
         }
         let pool = PgPool::connect(address).await?;
         let store = PostgresStore::new(pool.clone());
@@ -40,7 +41,7 @@ impl Books {
             sqlx::query(statement).execute(&mut *tx).await?;
         }
         tx.commit().await?;
-        Ok((Self::Postgres(pool), AnyInbox::new(store)))
+        Ok((Self::Postgres(pool), Arc::new(store)))
     }
 
     /// The effect, and the event's completion with it.

@@ -1,16 +1,17 @@
 //! The stores by their addresses.
 
 use std::error::Error;
+use std::sync::Arc;
 
-use tower_webhook::inbox::AnyInbox;
+use tower_webhook::queue::Queue;
 use tower_webhook::store::MemoryStore;
 
-type Opened = Result<AnyInbox, Box<dyn Error>>;
+type Opened = Result<Arc<dyn Queue>, Box<dyn Error>>;
 
 /// `memory`, `sqlite:PATH`, `redis://…` or `postgres://…`; the last one maybe `pooled`, through a transaction pooler.
 pub(crate) async fn open(address: &str, pooled: bool) -> Opened {
     match address.split_once(':') {
-        None if address == "memory" => Ok(AnyInbox::new(MemoryStore::new())),
+        None if address == "memory" => Ok(Arc::new(MemoryStore::new())),
         Some(("sqlite", path)) => sqlite(path).await,
         Some(("redis" | "rediss", _)) => redis(address).await,
         Some(("postgres" | "postgresql", _)) => postgres(address, pooled).await,
@@ -23,7 +24,7 @@ pub(crate) async fn open(address: &str, pooled: bool) -> Opened {
 
 #[cfg(feature = "sqlite")]
 async fn sqlite(path: &str) -> Opened {
-    Ok(AnyInbox::new(tower_webhook::store::SqliteStore::open(path).await?))
+    Ok(Arc::new(tower_webhook::store::SqliteStore::open(path).await?))
 }
 
 #[cfg(feature = "redis")]
@@ -33,7 +34,7 @@ async fn redis(address: &str) -> Opened {
     let store = tower_webhook::store::RedisStore::new(pool);
     // What it finds is told through `tracing`, and so on the console.
     store.check().await?;
-    Ok(AnyInbox::new(store))
+    Ok(Arc::new(store))
 }
 
 #[cfg(feature = "postgres")]
@@ -52,7 +53,7 @@ async fn postgres(address: &str, pooled: bool) -> Opened {
     store.migrate().await?;
     // What it finds is told through `tracing`, and so on the console.
     store.check().await?;
-    Ok(AnyInbox::new(store))
+    Ok(Arc::new(store))
 }
 
 #[cfg(not(feature = "sqlite"))]

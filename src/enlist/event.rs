@@ -1,8 +1,8 @@
 use std::time::Duration;
 
-use super::{COMMITTED, EnlistError, EnlistErrorKind};
+use super::{EnlistError, EnlistErrorKind};
 use crate::WebhookEvent;
-use crate::store::{ClaimToken, Dialect};
+use crate::store::{COMMITTED, ClaimToken, Dialect};
 
 /// A completion to be run inside of a transaction: a statement and its parameters, in their order.
 ///
@@ -36,14 +36,14 @@ impl<T> WebhookEvent<T> {
     /// statement fails. The transaction is to be rolled back, and the error returned: it is a transient one.
     #[cfg(any(feature = "postgres", feature = "sqlite"))]
     pub async fn complete_in<C: super::Connection>(&self, connection: &mut C) -> Result<(), EnlistError> {
-        let lent = self.claimant().lent().ok_or(EnlistErrorKind::Unsupported)?;
-        if lent.enlistment.dialect() != C::DIALECT {
+        let state = self.claim().enlisting().ok_or(EnlistErrorKind::Unsupported)?;
+        if state.enlistment.dialect() != C::DIALECT {
             return Err(EnlistErrorKind::OtherDatabase.into());
         }
         match connection.run(&self.enlist().await?).await {
             Ok(1) => Ok(()),
             Ok(_) => {
-                self.claimant().lost();
+                self.claim().lost();
                 Err(EnlistErrorKind::ClaimLost.into())
             }
             Err(error) => Err(EnlistError::database(error)),
@@ -57,17 +57,17 @@ impl<T> WebhookEvent<T> {
     ///
     /// If the store has no such statement, or the event no id.
     pub async fn enlist(&self) -> Result<CompletionStatement<'_>, EnlistError> {
-        let claimant = self.claimant();
-        let lent = claimant.lent().ok_or(EnlistErrorKind::Unsupported)?;
-        lent.enlist().await;
+        let claim = self.claim();
+        let state = claim.enlisting().ok_or(EnlistErrorKind::Unsupported)?;
+        state.enlist().await;
         Ok(CompletionStatement {
-            dialect: lent.enlistment.dialect(),
-            sql: lent.enlistment.sql(),
-            key: claimant.key.as_str(),
-            token: claimant.token,
+            dialect: state.enlistment.dialect(),
+            sql: state.enlistment.sql(),
+            key: claim.key.as_str(),
+            token: claim.token,
             summary: COMMITTED,
-            retention_ms: milliseconds(lent.retention),
-            prepared: lent.enlistment.is_prepared(),
+            retention_ms: milliseconds(state.retention),
+            prepared: state.enlistment.is_prepared(),
         })
     }
 }

@@ -49,7 +49,6 @@
 mod connection;
 mod error;
 mod event;
-mod lent;
 
 #[cfg(any(feature = "postgres", feature = "sqlite"))]
 pub use self::connection::Connection;
@@ -57,12 +56,3 @@ pub use self::{
     error::{EnlistError, EnlistErrorKind},
     event::CompletionStatement,
 };
-
-pub(crate) use self::lent::Lent;
-
-/// What is remembered of an event that was completed by its handler's transaction.
-pub(crate) const COMMITTED: &str = "committed by the handler";
-
-/// What the operator is told of a handler that succeeded without its transaction.
-pub(crate) const NOT_COMMITTED: &str =
-    "the completion was enlisted in a transaction, which was rolled back or never committed";

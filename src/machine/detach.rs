@@ -1,3 +1,5 @@
+//! Deliveries whose sender hangs up.
+
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
@@ -5,8 +7,7 @@ use std::task::{Context, Poll};
 
 use tokio::runtime::Handle;
 
-use super::Claimant;
-use crate::claimant::Stage;
+use super::claim_state::{ClaimState, Stage};
 use crate::telemetry::DeliverySpan;
 
 /// Runs a future in place, and in a task of its own from the moment at which it is dropped half-way.
@@ -15,7 +16,7 @@ use crate::telemetry::DeliverySpan;
 /// costs nothing, and turns the sender's retry into a duplicate instead of a second run.
 pub(crate) struct DetachOnDrop<T: Send + 'static> {
     running: Option<InSpan<T>>,
-    claimant: Arc<Claimant>,
+    claim: Arc<ClaimState>,
     enabled: bool,
 }
 
@@ -26,9 +27,9 @@ struct InSpan<T> {
 }
 
 impl<T: Send + 'static> DetachOnDrop<T> {
-    pub(crate) fn new(future: Pin<Box<dyn Future<Output = T> + Send>>, claimant: Arc<Claimant>, enabled: bool) -> Self {
-        let span = DeliverySpan::new(&claimant.key, claimant.event_type.as_deref());
-        Self { running: Some(InSpan { future, span }), claimant, enabled }
+    pub(crate) fn new(future: Pin<Box<dyn Future<Output = T> + Send>>, claim: Arc<ClaimState>, enabled: bool) -> Self {
+        let span = DeliverySpan::new(&claim.key, claim.event_type.as_deref());
+        Self { running: Some(InSpan { future, span }), claim, enabled }
     }
 }
 
@@ -57,8 +58,8 @@ impl<T> Future for InSpan<T> {
 impl<T: Send + 'static> Drop for DetachOnDrop<T> {
     fn drop(&mut self) {
         let Some(running) = self.running.take() else { return };
-        let unfinished = self.enabled && self.claimant.is_at(Stage::Engaged);
-        if unfinished || self.claimant.is_at(Stage::Settling) {
+        let unfinished = self.enabled && self.claim.is_at(Stage::Engaged);
+        if unfinished || self.claim.is_at(Stage::Settling) {
             // What runs is spawned, not this wrapper: a runtime that is shutting down drops it again at once, and that
             // must not spawn a second time.
             in_background(running);

@@ -1,35 +1,39 @@
 //! The one machine behind every front-end: claim → run → settle.
 //!
-//! [`Machine::drive`] is the story; each stage is a file of its own, in the order in which a delivery passes them.
+//! [`Machine::drive`] in `machine` is the story. Each step that it takes is a file, in this order: `admission` → `replay_guard` →
+//! `claim` → `wait` (for a duplicate whose first delivery still runs) → `run`, with `renewal` beside it → `settle`. `ledger` shows
+//! side by side what the kinds of deliveries do differently.
 
 mod admission;
-mod asking;
-mod backoff;
-mod claiming;
-mod deadline;
+mod claim;
+mod claim_state;
+mod context;
 mod detach;
-mod drain;
-mod drive;
-mod enlisted;
-mod guarding;
+mod ledger;
+#[allow(clippy::module_inception, reason = "the machine is what this module is about")]
+mod machine;
 mod pending;
 mod renewal;
-mod running;
-mod settling;
-mod terms;
-mod unremembered;
+mod replay_guard;
+mod run;
+mod settle;
+mod timing;
+mod verdict;
+mod wait;
 mod waiters;
-mod waiting;
 
-pub use self::drain::{DrainHandle, Drained};
-use crate::claimant::Claimant;
+pub use self::admission::{DrainHandle, Drained};
 
 pub(crate) use self::{
     admission::Admission,
-    asking::ask,
-    deadline::{Deadline, either, within},
+    claim_state::{ClaimState, Stage},
+    context::{BodyChange, Machine, Terms},
     detach::DetachOnDrop,
-    drive::{Ended, Machine, NotReady, Record, Verdict, Work},
-    settling::Settled,
-    terms::{BodyChange, Terms},
+    ledger::{InboxLedger, InlineLedger, Ledger, NoIdLedger, WorkerLedger},
+    machine::Ended,
+    replay_guard::ReplayGuard,
+    run::{NotReady, Work},
+    settle::Settled,
+    timing::{Deadline, ask, either, within},
+    verdict::{CompletesFn, Record, RetryReason, Verdict, verdict_of},
 };

@@ -2,7 +2,8 @@ use std::collections::HashMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use super::{Claimant, Record};
+use super::claim_state::ClaimState;
+use super::verdict::Record;
 use crate::EventKey;
 use crate::store::{ClaimToken, Fingerprint};
 
@@ -29,27 +30,27 @@ impl PendingCompletions {
         self.lock().get(key).map(|pending| pending.fingerprint)
     }
 
-    /// What is to be remembered of `key`, if a completion of it is pending.
+    /// The record of `key`, if its completion is pending.
     pub(super) fn record(&self, key: &EventKey) -> Option<Record> {
         self.get(key)?;
         self.lock().get(key).map(|pending| pending.record.clone())
     }
 
-    pub(super) fn remember(&self, claimant: &Claimant, record: &Record) {
-        let (token, fingerprint, record) = (claimant.token, claimant.fingerprint, record.clone());
+    pub(super) fn remember(&self, claim: &ClaimState, record: &Record) {
+        let (token, fingerprint, record) = (claim.token, claim.fingerprint, record.clone());
         let mut keys = self.lock();
-        keys.insert(claimant.key.clone(), Pending { token, fingerprint, record });
+        keys.insert(claim.key.clone(), Pending { token, fingerprint, record });
         self.count.store(keys.len(), Ordering::Release);
     }
 
-    /// Forgets this claimant's completion, though not one of a delivery that took its claim over.
-    pub(super) fn forget(&self, claimant: &Claimant) {
+    /// Forgets the completion of this claim, though not one of a delivery that took its claim over.
+    pub(super) fn forget(&self, claim: &ClaimState) {
         if self.count.load(Ordering::Acquire) == 0 {
             return;
         }
         let mut keys = self.lock();
-        if keys.get(&claimant.key).is_some_and(|pending| pending.token == claimant.token) {
-            keys.remove(&claimant.key);
+        if keys.get(&claim.key).is_some_and(|pending| pending.token == claim.token) {
+            keys.remove(&claim.key);
             self.count.store(keys.len(), Ordering::Release);
         }
     }

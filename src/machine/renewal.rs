@@ -1,12 +1,11 @@
-use std::sync::Arc;
-use std::time::Duration;
+//! Keeping the lease of a claim alive while its work runs.
 
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
 use tokio::time::Instant;
 
-use super::asking::ask;
-use super::{Claimant, Machine, Terms};
+use super::context::Context;
+use super::timing::ask;
 use crate::store::Hold;
 use crate::telemetry;
 
@@ -19,14 +18,14 @@ pub(super) struct Renewal {
 
 impl Renewal {
     /// Renews from `first` on; the lease must last until then.
-    pub(super) fn start(machine: &Arc<Machine>, terms: &Terms, claimant: &Arc<Claimant>, first: Instant) -> Self {
+    pub(super) fn start(cx: Context<'_>, first: Instant) -> Self {
         let (lose, lost) = watch::channel(false);
-        let (machine, claimant) = (machine.clone(), claimant.clone());
-        let (lease, deadline) = (terms.lease, terms.claim_deadline);
+        let detached = cx.detached();
         let task = tokio::spawn(async move {
-            keep(&machine, &claimant, lease, first, deadline).await;
-            claimant.lost();
-            telemetry::claim_lost(&claimant.key);
+            let cx = detached.context();
+            keep(cx, first).await;
+            cx.claim.lost();
+            telemetry::claim_lost(&cx.claim.key);
             let _ = lose.send(true);
         });
         Self { task, first, lost }
@@ -56,32 +55,33 @@ impl Drop for Renewal {
 }
 
 /// Renews at a third of the lease until the store refuses, or cannot be asked until the lease would have ended.
-async fn keep(machine: &Machine, claimant: &Claimant, lease: Duration, first: Instant, deadline: Duration) {
+async fn keep(cx: Context<'_>, first: Instant) {
+    let (lease, deadline) = (cx.terms.lease, cx.terms.claim_deadline);
     let mut next = first;
     let mut ends = first + lease * 2 / 3;
     let mut asked_before = false;
     loop {
         tokio::time::sleep_until(next.min(ends)).await;
-        let _turn = match claimant.lent() {
-            Some(lent) => Some(lent.renewable().await),
+        let _turn = match cx.claim.enlisting() {
+            Some(state) => Some(state.renewable().await),
             None => None,
         };
         let asked = Instant::now();
         let left = ends.saturating_duration_since(asked);
-        // Once even when it is late, because the handler kept the thread: a lease that nobody took over is renewed.
+        // Once even when it is late, because the handler kept the thread: the store renews a lease that no other token took over.
         if left.is_zero() && asked_before {
             return;
         }
         asked_before = true;
-        let claim = claimant.request(lease);
-        let answer = machine.store_of(claimant).renew(&claim);
+        let request = cx.request();
+        let answer = cx.ledger().renew(&request);
         let deadline = if left.is_zero() { deadline } else { deadline.min(left) };
-        match ask("renew", &claimant.key, deadline, answer).await {
+        match ask("renew", &cx.claim.key, deadline, answer).await {
             Some(Hold::Held) => {
                 (next, ends, asked_before) = (asked + lease / 3, asked + lease, false);
                 continue;
             }
-            Some(Hold::Lost) if !claimant.is_enlisted() => return,
+            Some(Hold::Lost) if !cx.claim.is_enlisted() => return,
             // Enlisted while it was asked: the handler's own transaction may have completed the claim.
             Some(Hold::Lost) | None => {}
         }

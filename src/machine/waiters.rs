@@ -18,14 +18,14 @@ pub(super) struct Waiters {
 
 /// How the delivery that others waited for has ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Ending {
+pub(super) enum FirstEnded {
     Completed,
     Failed,
 }
 
 struct Flight {
     seats: AtomicUsize,
-    ending: watch::Sender<Option<Ending>>,
+    ending: watch::Sender<Option<FirstEnded>>,
     /// Held by the one waiter that asks the store on behalf of all.
     asking: tokio::sync::Mutex<()>,
 }
@@ -45,7 +45,7 @@ impl Waiters {
     }
 
     /// Tells everybody who waits for `key` how it ended.
-    pub(super) fn ended(&self, key: &EventKey, ending: Ending) {
+    pub(super) fn ended(&self, key: &EventKey, ending: FirstEnded) {
         if self.total.load(Ordering::SeqCst) == 0 {
             return;
         }
@@ -73,11 +73,11 @@ pub(super) struct Seat<'a> {
 }
 
 impl Seat<'_> {
-    pub(super) async fn ending(&self) -> Ending {
+    pub(super) async fn ending(&self) -> FirstEnded {
         let mut endings = self.flight.ending.subscribe();
         let ending = endings.wait_for(Option::is_some).await.ok().and_then(|ending| *ending);
         // The sender is in `self`; without it the careful answer is that it failed.
-        ending.unwrap_or(Ending::Failed)
+        ending.unwrap_or(FirstEnded::Failed)
     }
 
     /// Ready when it is this waiter's turn to ask the store.

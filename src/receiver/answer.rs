@@ -76,8 +76,8 @@ impl Config {
     /// The event is kept: as far as the sender is concerned, it is done.
     pub(super) fn answer_accepted<B>(&self) -> Response<AnswerBody<B>> {
         let mut answer = Response::new(Bytes::new());
-        if let Some(keeping) = &self.keeping {
-            *answer.status_mut() = keeping.status;
+        if let Some(options) = &self.inbox {
+            *answer.status_mut() = options.status;
         }
         with_outcome(own(answer), Outcome::Accepted)
     }

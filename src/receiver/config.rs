@@ -4,14 +4,14 @@ use std::time::Duration;
 use bytes::Bytes;
 use http::{HeaderValue, Method, Response, StatusCode};
 
-use super::keeping::Keeping;
+use super::inbox::InboxOptions;
 use crate::EventKey;
 use crate::clock::{Clock, LONGEST, SystemClock};
 use crate::identity::{Coverage, IdSource, TypeSource};
-use crate::judge::Completes;
-use crate::machine::{Machine, Terms};
+use crate::machine::{CompletesFn, InlineLedger, Ledger, Machine, NoIdLedger, Terms};
 use crate::rejection::Rejection;
 use crate::scheme::{Scheme, Tolerance};
+use crate::store::Store;
 
 pub(super) const DEFAULT_BODY_LIMIT: usize = 1024 * 1024;
 
@@ -38,16 +38,19 @@ pub(super) struct Config {
     pub(super) replay_guard: Option<Duration>,
     pub(super) terms: Terms,
     pub(super) clock: Arc<dyn Clock>,
-    pub(super) completes: Arc<Completes>,
+    pub(super) completes: Arc<CompletesFn>,
     pub(super) refusal: Option<Arc<AnswerRefusal>>,
     pub(super) duplicate: Option<Arc<AnswerDuplicate>>,
     pub(super) machine: Arc<Machine>,
-    /// How events are kept for later, behind an inbox.
-    pub(super) keeping: Option<Keeping>,
+    /// Where deliveries that run inline keep their claims.
+    pub(super) inline: Arc<dyn Ledger>,
+    pub(super) no_id: Arc<dyn Ledger>,
+    /// How deliveries are stored for a worker, if they do not run inline.
+    pub(super) inbox: Option<InboxOptions>,
 }
 
 impl Config {
-    pub(super) fn new(scheme: Arc<dyn Scheme>, machine: Machine) -> Self {
+    pub(super) fn new(scheme: Arc<dyn Scheme>, store: Arc<dyn Store>) -> Self {
         let profile = scheme.profile();
         let mut terms = Terms::default();
         if let Some(timeout) = profile.sender_timeout {
@@ -77,8 +80,10 @@ impl Config {
             completes: Arc::new(|status| status.is_success()),
             refusal: None,
             duplicate: None,
-            machine: Arc::new(machine),
-            keeping: None,
+            machine: Arc::new(Machine::new(store.clone())),
+            inline: Arc::new(InlineLedger(store)),
+            no_id: Arc::new(NoIdLedger),
+            inbox: None,
         }
     }
 

@@ -16,18 +16,18 @@ use super::answer::pass_on;
 use super::body::AnswerBody;
 use super::config::Config;
 use super::intake::{Arrived, ArrivedEvent, Intake};
-use crate::claimant::Claimant;
+use crate::EventKey;
 use crate::event::{Facts, Provenance, WebhookEvent};
 use crate::handler::Failure;
-use crate::judge::judge;
-use crate::machine::{Deadline, DetachOnDrop, Ended, NotReady, Settled, Verdict, Work};
+use crate::machine::{
+    ClaimState, Deadline, DetachOnDrop, Ended, NotReady, RetryReason, Settled, Verdict, Work, verdict_of,
+};
 use crate::outcome::Outcome;
 use crate::rejection::{Rejection, RejectionKind};
 use crate::scheme::Proof;
 use crate::secrets::Prepared;
-use crate::store::erased::Setback;
+use crate::store::NOT_COMMITTED;
 use crate::telemetry::{self, Delivered};
-use crate::{EventKey, enlist};
 
 /// What the layer's future gives: a response, or the inner service's own error.
 pub(super) type Reply<R, E> = Result<Response<AnswerBody<R>>, E>;
@@ -87,21 +87,21 @@ where
 {
     /// Claims, runs, settles and answers.
     pub(super) fn start(mut self: Box<Self>, arrived: ArrivedEvent) -> DetachOnDrop<Reply<R, S::Error>> {
-        let (claimant, secret) = (arrived.claimant.clone(), arrived.verified.secret().clone());
-        let (config, whose) = (self.config.clone(), claimant.clone());
+        let (claim, secret) = (arrived.claim.clone(), arrived.verified.secret().clone());
+        let (config, whose) = (self.config.clone(), claim.clone());
         let detach = config.terms.detach;
-        self.unanswered.about = Some((claimant.clone(), secret));
+        self.unanswered.about = Some((claim.clone(), secret));
         self.arrived = Some(arrived);
         // A block and not an `async fn`, whose arguments would be kept twice. Room first, so that it is made in its place
         // and not copied there.
         let delivery = Box::write(Box::new_uninit(), async move {
             let mut handling = Handling { delivery: self, output: None };
-            let ended = match config.keeping {
-                None => config.machine.drive(&config.terms, &claimant, &mut handling).await,
+            let ended = match config.inbox {
+                None => config.machine.drive(&config.terms, &claim, &mut handling).await,
                 // Boxed: not every delivery's future need be as large as both.
-                Some(_) => Box::pin(config.accept(&claimant)).await,
+                Some(_) => Box::pin(config.enqueue(&claim)).await,
             };
-            let (reply, outcome, failure) = conclude(&config, &claimant.key, ended, handling.output);
+            let (reply, outcome, failure) = conclude(&config, &claim.key, ended, handling.output);
             handling.delivery.unanswered.tell(&outcome, failure.as_ref());
             reply
         });
@@ -134,7 +134,7 @@ fn conclude<R, E>(
         }
     };
     let failure = match settled {
-        Settled::NotCommitted => Some(Failure::transient(enlist::NOT_COMMITTED)),
+        Settled::NotCommitted => Some(Failure::transient(NOT_COMMITTED)),
         _ => response.extensions().get::<Failure>().cloned(),
     };
     let outcome = match settled {
@@ -186,8 +186,8 @@ where
         let called = self.delivery.inner.call(request);
         let output = self.output.insert(called.await);
         match output {
-            Ok(response) => judge(&*self.delivery.config.completes, response),
-            Err(_) => Verdict::Release(Some(Setback::new("the inner service failed"))),
+            Ok(response) => verdict_of(&*self.delivery.config.completes, response),
+            Err(_) => Verdict::Release(Some(RetryReason::new("the inner service failed"))),
         }
     }
 }
@@ -198,13 +198,13 @@ impl<S> Delivery<S> {
         let (nothing, ()) = Request::default().into_parts();
         let mut parts = std::mem::replace(&mut self.intake.parts, nothing);
         let mut signed = Bytes::new();
-        if let Some(ArrivedEvent { body, claimant, verified }) = self.arrived.take() {
+        if let Some(ArrivedEvent { body, claim, verified }) = self.arrived.take() {
             let received_at = self.intake.received_at;
             let id_authenticated = self.config.id.is_authenticated_by(verified.coverage());
             signed = body.clone();
             let type_authenticated = self.config.event_type.is_authenticated_by(verified.coverage());
             let provenance = Provenance::Verified(verified);
-            let facts = Facts { claimant, body, provenance, received_at, id_authenticated, type_authenticated };
+            let facts = Facts { claim, body, provenance, received_at, id_authenticated, type_authenticated };
             parts.extensions.insert(WebhookEvent::new(facts));
         }
         Request::from_parts(parts, Full::new(signed))
@@ -215,7 +215,7 @@ impl<S> Delivery<S> {
 /// one already.
 struct Unanswered {
     untold: bool,
-    about: Option<(Arc<Claimant>, Arc<Prepared>)>,
+    about: Option<(Arc<ClaimState>, Arc<Prepared>)>,
 }
 
 impl Unanswered {
@@ -224,16 +224,16 @@ impl Unanswered {
     /// The delivery's one word to the operator.
     fn tell(&mut self, outcome: &Outcome, failure: Option<&Failure>) {
         self.untold = false;
-        let Some((claimant, secret)) = &self.about else {
+        let Some((claim, secret)) = &self.about else {
             return telemetry::delivered(outcome, &Delivered::UNKNOWN);
         };
         let about = Delivered {
-            key: Some(&claimant.key),
-            event_type: claimant.event_type.as_deref(),
+            key: Some(&claim.key),
+            event_type: claim.event_type.as_deref(),
             secret_label: Some(&secret.label),
-            attempt: claimant.attempt(),
+            attempt: claim.attempt(),
             reason: failure.map(Failure::reason),
-            body_changed: claimant.is_body_changed(),
+            body_changed: claim.is_body_changed(),
         };
         telemetry::delivered(outcome, &about);
     }
@@ -242,7 +242,7 @@ impl Unanswered {
 impl Drop for Unanswered {
     fn drop(&mut self) {
         if self.untold {
-            let cancelled = self.about.as_ref().is_some_and(|(claimant, _)| claimant.has_held());
+            let cancelled = self.about.as_ref().is_some_and(|(claim, _)| claim.has_held());
             self.tell(if cancelled { &Outcome::Cancelled } else { &Outcome::Abandoned }, None);
         }
     }

@@ -11,15 +11,13 @@ use http_body::{Body, Frame};
 use super::config::Config;
 use super::endpoint::matched_route;
 use crate::EventKey;
-use crate::claimant::Claimant;
-use crate::guard::Guard;
 use crate::head::Head;
-use crate::identity::{Coverage, Identity, identify};
-use crate::machine::Deadline;
+use crate::identity::{Identity, identify};
+use crate::machine::{ClaimState, Deadline, InboxLedger, Ledger, ReplayGuard};
 use crate::rejection::{Rejection, RejectionKind};
 use crate::scheme::{Proof, Verified, Verifying};
 use crate::secrets::{Found, Lookup, SecretSet};
-use crate::store::Fingerprint;
+use crate::store::{ClaimToken, Fingerprint};
 
 /// The first allocation for a body in several frames is no larger than this, whatever length was announced.
 const FIRST_BUFFER: usize = 64 * 1024;
@@ -55,7 +53,7 @@ pub(super) enum Arrived {
 /// What is known once the body is here: that it is genuine, and which event it carries.
 pub(super) struct ArrivedEvent {
     pub(super) body: Bytes,
-    pub(super) claimant: Arc<Claimant>,
+    pub(super) claim: Arc<ClaimState>,
     pub(super) verified: Verified,
 }
 
@@ -146,31 +144,47 @@ impl Intake {
             return Ok(Arrived::Handshake(answer));
         }
         let identity = identify(&config.id, &config.event_type, &head, &body, verified.id())?;
-        let mut claimant = self.claimant(config, identity, &body, verified.coverage());
-        if let Some(keeping) = &config.keeping {
-            let parcel = config.parcel(keeping, &self.parts, &head, &verified, (&claimant, &body));
-            claimant = claimant.kept(parcel);
-        }
-        let claimant = Arc::new(claimant);
-        Ok(Arrived::Event(ArrivedEvent { body, claimant, verified }))
+        let claim = Arc::new(self.claim(config, &head, &verified, identity, &body));
+        Ok(Arrived::Event(ArrivedEvent { body, claim, verified }))
     }
 
-    fn claimant(&self, config: &Config, identity: Identity<'_>, body: &[u8], signed: Coverage) -> Claimant {
+    /// What this delivery claims. Without an id of its own, an event is known by its claim's token.
+    fn claim(
+        &self,
+        config: &Config,
+        head: &Head<'_>,
+        verified: &Verified,
+        identity: Identity<'_>,
+        body: &Bytes,
+    ) -> ClaimState {
         let endpoint = config.endpoint.as_deref().or_else(|| matched_route(&self.parts.extensions));
         let (endpoint, tenant) = (endpoint.unwrap_or(config.scheme.name()), self.tenant.as_deref());
         let event_type = identity.event_type.map(|text| Box::from(&*text));
-        let Some(id) = identity.id else { return Claimant::of_no_id(endpoint, tenant, event_type) };
-        let key = EventKey::new(endpoint, tenant, &id);
-        let fingerprint = Fingerprint::of(&key, body);
-        match config.guard_window(signed) {
-            None => Claimant::new(key, fingerprint, event_type),
-            Some(window) => {
-                // Nobody signs a type in a header: it only counts where two types may share their bytes.
-                let event_type_counts = event_type.as_deref().filter(|_| config.id.is_typed());
-                let guard = Guard::new(&key, event_type_counts, body, window);
-                Claimant::new(key, fingerprint, event_type).guarded(guard)
+        let token = ClaimToken::random();
+        let deduplicated = identity.id.is_some();
+        let (key, fingerprint) = match &identity.id {
+            Some(id) => {
+                let key = EventKey::new(endpoint, tenant, id);
+                let fingerprint = Fingerprint::of(&key, body);
+                (key, fingerprint)
             }
-        }
+            None => (EventKey::new(endpoint, tenant, &token.to_string()), Fingerprint::default()),
+        };
+        let ledger: Arc<dyn Ledger> = match &config.inbox {
+            Some(inbox) => {
+                let known = (&key, deduplicated);
+                let request = config.stored_request(inbox, (&self.parts, head), verified, known, body);
+                Arc::new(InboxLedger { queue: inbox.queue.clone(), request })
+            }
+            None if deduplicated => config.inline.clone(),
+            None => config.no_id.clone(),
+        };
+        let guard = config.guard_window(verified.coverage()).filter(|_| deduplicated).map(|window| {
+            // No signature covers a type in a header: it only counts where two types may share their bytes.
+            let event_type = event_type.as_deref().filter(|_| config.id.is_typed());
+            ReplayGuard::new(&key, event_type, body, window)
+        });
+        ClaimState::new(ledger, key, token, fingerprint).typed(event_type).deduplicated(deduplicated).guarded(guard)
     }
 }
 

@@ -7,18 +7,18 @@ use http::{HeaderValue, Method, Response, StatusCode};
 use tower_layer::Layer;
 
 use super::config::Config;
-use super::keeping::{Accepting, Backlog, Keeping};
+use super::inbox::{Backlog, InboxOptions};
 use super::service::WebhookService;
 use crate::clock::{Clock, LONGEST, countable};
 use crate::error::{ConfigError, ConfigErrorKind, positive};
 use crate::header_pattern::HeaderPattern;
 use crate::identity::{IdSource, TypeSource};
-use crate::inbox::{AnyInbox, Inbox, OrderSource};
 use crate::key::is_name;
-use crate::machine::{BodyChange, DrainHandle, Machine};
+use crate::machine::{BodyChange, DrainHandle};
+use crate::queue::{IntoQueue, OrderSource};
 use crate::rejection::Rejection;
 use crate::scheme::Scheme;
-use crate::store::Store;
+use crate::store::IntoStore;
 use crate::{EventKey, telemetry};
 
 /// Makes a route a webhook receiver: verified, deduplicated, claimed and settled.
@@ -47,17 +47,17 @@ pub struct WebhookLayer {
 
 impl WebhookLayer {
     /// Verifies with `scheme` and remembers in `store`.
-    pub fn new(scheme: impl Scheme, store: impl Store) -> Self {
-        Self { config: Arc::new(Config::new(Arc::new(scheme), Machine::new(store))), advised: Arc::new(Once::new()) }
+    pub fn new(scheme: impl Scheme, store: impl IntoStore) -> Self {
+        Self { config: Arc::new(Config::new(Arc::new(scheme), store.into_store())), advised: Arc::new(Once::new()) }
     }
 
     /// Verifies with `scheme` and keeps the events in `inbox`, for a [`Worker`](crate::Worker) to run: the sender is answered as
-    /// soon as they are there. The inner service is not called; the worker gets its own. See [`inbox`](crate::inbox).
-    pub fn inbox(scheme: impl Scheme, inbox: impl Inbox) -> Self {
-        let inbox = AnyInbox::new(inbox);
-        let config = Config::new(Arc::new(scheme), Machine::new(Accepting(inbox.clone())));
-        let keeping = Keeping::new(inbox, &config.scheme.profile());
-        let config = Config { keeping: Some(keeping), ..config };
+    /// soon as they are there. The inner service is not called; the worker gets its own. See [`inbox`](crate::queue).
+    pub fn inbox(scheme: impl Scheme, queue: impl IntoQueue) -> Self {
+        let queue = queue.into_queue();
+        let config = Config::new(Arc::new(scheme), queue.clone());
+        let options = InboxOptions::new(queue, &config.scheme.profile());
+        let config = Config { inbox: Some(options), ..config };
         Self { config: Arc::new(config), advised: Arc::new(Once::new()) }
     }
 
@@ -289,17 +289,17 @@ impl WebhookLayer {
             let message = format!("{status} is no success: the sender would deliver again what is accepted already");
             return Err(ConfigError::new(ConfigErrorKind::Limit, message));
         }
-        Ok(self.with_keeping(|keeping| keeping.status = status))
+        Ok(self.with_inbox(|options| options.status = status))
     }
 
     /// Has a worker run the events of one resource one at a time, in the order of their arrival. Without effect if there is no
     /// inbox.
     #[must_use]
     pub fn order_by(self, source: OrderSource) -> Self {
-        self.with_keeping(|keeping| keeping.order = Some(source))
+        self.with_inbox(|options| options.order = Some(source))
     }
 
-    /// Has an inbox keep more headers for the worker's request than [by default](crate::inbox#what-is-stored-of-a-request): by
+    /// Has an inbox keep more headers for the worker's request than [by default](crate::queue#what-is-stored-of-a-request): by
     /// name (`x-forwarded-for`) or by how they begin (`x-acme-*`, or `*` for all). Without effect if there is no inbox.
     ///
     /// A name keeps any header, a signature or a credential too. A beginning does not: names that look like a credential's,
@@ -310,7 +310,7 @@ impl WebhookLayer {
     pub fn keep_headers<P: AsRef<str>>(self, headers: impl IntoIterator<Item = P>) -> Result<Self, ConfigError> {
         let headers = headers.into_iter().map(|text| HeaderPattern::new(text.as_ref()));
         let headers: Vec<HeaderPattern> = headers.collect::<Result<_, _>>()?;
-        Ok(self.with_keeping(|keeping| keeping.kept.choose_headers(headers)))
+        Ok(self.with_inbox(|options| options.kept.choose_headers(headers)))
     }
 
     /// Has an inbox keep the values of these parameters of the query, though they are named like a credential: by default
@@ -319,7 +319,7 @@ impl WebhookLayer {
     #[must_use]
     pub fn keep_query_values<N: Into<String>>(self, names: impl IntoIterator<Item = N>) -> Self {
         let names = names.into_iter().map(Into::into);
-        self.with_keeping(|keeping| keeping.kept.choose_query(names))
+        self.with_inbox(|options| options.kept.choose_query(names))
     }
 
     /// How many events may wait in the inbox (default: any number). From then on deliveries get a 503 with `Retry-After`, so that
@@ -330,7 +330,7 @@ impl WebhookLayer {
     /// When it is zero.
     pub fn max_waiting_events(self, events: u64) -> Result<Self, ConfigError> {
         positive(usize::try_from(events).unwrap_or(usize::MAX), "max_waiting_events")?;
-        Ok(self.with_keeping(|keeping| keeping.backlog = Some(Arc::new(Backlog::new(events)))))
+        Ok(self.with_inbox(|options| options.backlog = Some(Arc::new(Backlog::new(events)))))
     }
 
     /// Takes the time from elsewhere, for tests.
@@ -351,10 +351,10 @@ impl WebhookLayer {
         self
     }
 
-    fn with_keeping(self, change: impl FnOnce(&mut Keeping)) -> Self {
+    fn with_inbox(self, change: impl FnOnce(&mut InboxOptions)) -> Self {
         self.with(|config| {
-            if let Some(keeping) = &mut config.keeping {
-                change(keeping);
+            if let Some(options) = &mut config.inbox {
+                change(options);
             }
         })
     }

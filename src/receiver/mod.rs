@@ -9,8 +9,8 @@ mod config;
 mod delivery;
 mod endpoint;
 mod future;
+mod inbox;
 mod intake;
-mod keeping;
 mod layer;
 mod service;
 

@@ -4,7 +4,6 @@ use xxhash_rust::xxh3::xxh3_64;
 
 use super::ClaimToken;
 use crate::EventKey;
-use crate::inbox::Parcel;
 
 /// What [`Store::claim`](super::Store::claim) is asked.
 #[derive(Clone, Copy, Debug)]
@@ -20,15 +19,13 @@ pub struct ClaimRequest<'a> {
     pub fingerprint: Fingerprint,
     /// The event's type, for people who look into the store.
     pub event_type: Option<&'a str>,
-    /// What an inbox is to keep with the claim.
-    pub(crate) parcel: Option<&'a Parcel>,
 }
 
 impl<'a> ClaimRequest<'a> {
     /// A request without a type and with the fingerprint of nothing.
     #[must_use]
     pub fn new(key: &'a EventKey, token: ClaimToken, lease: Duration) -> Self {
-        Self { key, token, lease, fingerprint: Fingerprint::default(), event_type: None, parcel: None }
+        Self { key, token, lease, fingerprint: Fingerprint::default(), event_type: None }
     }
 
     /// The same request for a body with this fingerprint.
@@ -106,6 +103,31 @@ impl<'a> Completion<'a> {
     pub const fn failed(reason: &'a str, retention: Duration) -> Self {
         Self { failed: true, summary: reason, retention }
     }
+}
+
+/// How a claim ends.
+#[derive(Clone, Copy, Debug)]
+#[non_exhaustive]
+pub enum Ending<'a> {
+    /// The event is done, or its handler gave it up for good: duplicates are recognised for the completion's retention. A queued
+    /// event whose completion is a failure becomes a dead letter.
+    Complete(Completion<'a>),
+    /// The event is as if it had not been claimed: the next delivery runs. A queued event is due since when it was due before, ahead
+    /// of events that came later, and its attempt does not count.
+    Release,
+    /// The attempt at a queued event failed, and is to be repeated.
+    Retry {
+        /// The event is not leased before this has passed.
+        after: Duration,
+        /// Why the attempt failed.
+        reason: &'a str,
+    },
+    /// The queued event becomes a dead letter: it is not run again unless an operator requeues it, and does not expire. Burying
+    /// again under the same token is [`Hold::Held`] and changes nothing.
+    Bury {
+        /// Why it was given up.
+        reason: &'a str,
+    },
 }
 
 /// A short hash of a body. Two bodies with one fingerprint are taken for the same; it is no proof against forgery,

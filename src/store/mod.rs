@@ -1,9 +1,9 @@
 //! Where claimed and completed events are remembered.
 //!
-//! [`Store`] is four verbs, `claim → renew → complete | release`, each one atomic. [`MemoryStore`] is the embedded
+//! [`Store`] is three verbs, `claim → renew → settle`, each one atomic. [`MemoryStore`] is the embedded
 //! default; a store of one's own implements the trait and goes through the conformance suite of
 //! `testing::conformance` (feature `testing`). [`BreakerStore`] stands in front of any of them and says what happens while
-//! it is away. The stores of this crate are an [`Inbox`](crate::inbox::Inbox), too: they keep events for a worker.
+//! it is away. The stores of this crate are an [`Inbox`](crate::queue::Inbox), too: they keep events for a worker.
 //!
 //! ```
 //! use std::time::Duration;
@@ -31,7 +31,6 @@
 pub mod breaker;
 mod claim;
 mod enlistment;
-pub(crate) mod erased;
 mod error;
 #[cfg(any(feature = "postgres", feature = "redis", feature = "sqlite"))]
 mod group;
@@ -44,9 +43,11 @@ pub mod postgres;
 pub mod redis;
 #[cfg(feature = "sqlite")]
 pub mod sqlite;
+#[allow(clippy::module_inception, reason = "the store is what this module is about")]
+mod store;
 mod token;
-mod verbs;
 
+pub(crate) use self::enlistment::{COMMITTED, EnlistState, NOT_COMMITTED};
 #[cfg(feature = "postgres")]
 pub use self::postgres::{PostgresStore, PostgresStoreBuilder};
 #[cfg(feature = "redis")]
@@ -55,11 +56,10 @@ pub use self::redis::{RedisStore, RedisStoreBuilder};
 pub use self::sqlite::{SqliteStore, SqliteStoreBuilder};
 pub use self::{
     breaker::BreakerStore,
-    claim::{Claim, ClaimRequest, Completion, Fingerprint, Hold},
+    claim::{Claim, ClaimRequest, Completion, Ending, Fingerprint, Hold},
     enlistment::{Dialect, Enlistment},
-    erased::AnyStore,
     error::{StoreError, StoreErrorKind},
     memory::{MemoryStats, MemoryStore, MemoryStoreBuilder},
+    store::{IntoStore, Store, StoreFuture},
     token::ClaimToken,
-    verbs::Store,
 };

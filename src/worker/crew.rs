@@ -15,10 +15,9 @@ use super::RetryPolicy;
 use super::bulkheads::{Bulkheads, Place};
 use super::hooks::Hooks;
 use super::job::Job;
-use crate::inbox::{AnyInbox, Inbox, LeaseRequest, Leased};
-use crate::judge::Completes;
-use crate::machine::{DetachOnDrop, Machine, Terms, either, within};
-use crate::store::{Store, StoreError, StoreErrorKind};
+use crate::machine::{CompletesFn, DetachOnDrop, Machine, Terms, WorkerLedger, either, within};
+use crate::queue::{LeaseRequest, Leased, Queue};
+use crate::store::{StoreError, StoreErrorKind};
 use crate::telemetry;
 
 /// How long an inbox that failed is left alone.
@@ -26,12 +25,13 @@ pub(super) const PAUSE_AFTER_FAILURE: Duration = Duration::from_millis(500);
 
 /// What all events of one worker share.
 pub(super) struct Shared {
-    pub(super) inbox: AnyInbox,
+    pub(super) queue: Arc<dyn Queue>,
+    pub(super) ledger: Arc<WorkerLedger>,
     pub(super) machine: Arc<Machine>,
     pub(super) terms: Terms,
     pub(super) retries: RetryPolicy,
     pub(super) hooks: Hooks,
-    pub(super) completes: Arc<Completes>,
+    pub(super) completes: Arc<CompletesFn>,
     pub(super) bulkheads: Arc<Bulkheads>,
     pub(super) endpoints: Box<[Box<str>]>,
     pub(super) batch: usize,
@@ -55,9 +55,9 @@ where
     pub(super) async fn work(&self, shutdown: impl Future<Output = ()>) {
         let mut shutdown = pin!(shutdown);
         while !is_ready(shutdown.as_mut()).await {
-            let Shared { inbox, bulkheads, poll, .. } = &*self.shared;
+            let Shared { queue, bulkheads, poll, .. } = &*self.shared;
             // From before it is looked: what arrives or ends meanwhile is not missed.
-            let (woken, ended) = (inbox.wake(), bulkheads.ended());
+            let (woken, ended) = (queue.wake(), bulkheads.ended());
             let stop = match self.lease().await {
                 Ok(leased) if leased > 0 => false,
                 Ok(_) if bulkheads.room() > 0 => {
@@ -97,7 +97,7 @@ where
 
     /// Leases what there is room for, and starts it.
     async fn lease(&self) -> Result<usize, StoreError> {
-        let Shared { inbox, terms, bulkheads, endpoints, batch, .. } = &*self.shared;
+        let Shared { queue, terms, bulkheads, endpoints, batch, .. } = &*self.shared;
         let limit = bulkheads.room().min(*batch);
         if limit == 0 {
             return Ok(0);
@@ -107,7 +107,7 @@ where
         request.endpoints = endpoints;
         (request.per_endpoint, request.per_type) = (rooms.per_endpoint.as_ref(), rooms.per_type.as_ref());
         let since = Instant::now();
-        let leased = within(terms.claim_deadline, inbox.lease(&request)).await;
+        let leased = within(terms.claim_deadline, queue.lease(&request)).await;
         let leased = leased.unwrap_or_else(|| Err(StoreError::new(StoreErrorKind::TimedOut)))?;
         let (mut started, mut surplus) = (0, Vec::new());
         for event in leased {
@@ -125,20 +125,20 @@ where
 
     fn start(&self, event: Leased, since: Instant, place: Place) {
         let job = Job::new(self.shared.clone(), self.service.clone(), event, since);
-        let claimant = job.claimant.clone();
+        let claim = job.claim.clone();
         // Here and not in the task: a drain that begins before that is first polled has to wait for it, too.
         let admission = self.shared.machine.hold();
-        tokio::spawn(DetachOnDrop::new(Box::pin(job.run(place, admission)), claimant, true));
+        tokio::spawn(DetachOnDrop::new(Box::pin(job.run(place, admission)), claim, true));
     }
 
     /// An inbox that leases more of one kind than it was asked for gets the rest back.
     async fn put_back(&self, surplus: Vec<Leased>) {
         let mut releases = JoinSet::new();
         for event in surplus {
-            let (inbox, deadline) = (self.shared.inbox.clone(), self.shared.terms.claim_deadline);
+            let (queue, deadline) = (self.shared.queue.clone(), self.shared.terms.claim_deadline);
             releases.spawn(async move {
                 // If it cannot be, its lease ends by itself.
-                let _ = within(deadline, inbox.release(&event.key, event.token)).await;
+                let _ = within(deadline, queue.release(&event.key, event.token)).await;
             });
         }
         releases.join_all().await;

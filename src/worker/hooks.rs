@@ -7,7 +7,7 @@ use crate::EventKey;
 #[derive(Clone, Copy, Debug)]
 #[non_exhaustive]
 pub struct DeadLetter<'a> {
-    /// What the inbox has it under: [`Inbox::get`](crate::inbox::Inbox::get) knows the rest.
+    /// What the inbox has it under: [`Queue::get`](crate::queue::Queue::get) knows the rest.
     pub key: &'a EventKey,
     /// The event's type.
     pub event_type: Option<&'a str>,

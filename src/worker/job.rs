@@ -12,14 +12,13 @@ use tower_service::Service;
 use super::bulkheads::Place;
 use super::crew::{PAUSE_AFTER_FAILURE, Shared};
 use super::hooks::DeadLetter;
-use crate::claimant::{Claimant, Stage};
 use crate::event::{Facts, Provenance, WebhookEvent};
-use crate::inbox::head::{self, KeptFacts, Unreadable};
-use crate::inbox::{Inbox, LAPSED, Leased};
-use crate::judge::judge;
-use crate::machine::{Admission, Ended, NotReady, Record, Settled, Terms, Verdict, Work, ask};
-use crate::store::Hold;
-use crate::store::erased::Setback;
+use crate::machine::{
+    Admission, ClaimState, Ended, NotReady, Record, RetryReason, Settled, Stage, Terms, Verdict, Work, ask, verdict_of,
+};
+use crate::queue::head::{self, StoredFacts, Unreadable};
+use crate::queue::{LAPSED, Leased};
+use crate::store::{Hold, NOT_COMMITTED};
 use crate::telemetry::{self, Attempted, Delivered};
 
 const SUPERSEDED: &str = "superseded by a newer event of the same resource";
@@ -31,8 +30,8 @@ pub(super) struct Job<S> {
     service: S,
     leased: Leased,
     since: Instant,
-    request: Result<(Parts, KeptFacts), Unreadable>,
-    pub(super) claimant: Arc<Claimant>,
+    request: Result<(Parts, StoredFacts), Unreadable>,
+    pub(super) claim: Arc<ClaimState>,
     /// Why it failed, if it did.
     failure: Option<Cow<'static, str>>,
     /// Whether the service was called.
@@ -47,19 +46,23 @@ where
     R: Send + 'static,
 {
     pub(super) fn new(shared: Arc<Shared>, service: S, leased: Leased, since: Instant) -> Self {
-        let request = head::read(&leased.parcel.head);
+        let request = head::read(&leased.request.head);
         let deduplicated = request.as_ref().is_ok_and(|(_, facts)| facts.deduplicated);
-        let claimant = Arc::new(Claimant::of_leased(&leased, deduplicated));
-        Self { shared, service, leased, since, request, claimant, failure: None, called: false }
+        let claim = Arc::new(
+            ClaimState::new(shared.ledger.clone(), leased.key.clone(), leased.token, leased.fingerprint)
+                .typed(leased.event_type.clone())
+                .deduplicated(deduplicated),
+        );
+        Self { shared, service, leased, since, request, claim, failure: None, called: false }
     }
 
     /// Runs the event, settles it, and tells what came of it; then its place is free.
     pub(super) async fn run(mut self, _place: Place, _admission: Admission) {
-        let (shared, claimant) = (self.shared.clone(), self.claimant.clone());
+        let (shared, claim) = (self.shared.clone(), self.claim.clone());
         let terms = self.terms();
         let leased = (self.since, self.leased.attempt);
-        let ended = shared.machine.resume(&terms, &claimant, leased, &mut self).await;
-        claimant.enter(Stage::Outside);
+        let ended = shared.machine.resume(&terms, &claim, leased, &mut self).await;
+        claim.enter(Stage::Outside);
         self.tell(&ended);
     }
 
@@ -85,7 +88,7 @@ where
             (None, Ended::Panicked(_)) if !self.called => Some("the inner service panicked before it was ready"),
             (None, Ended::Panicked(_)) => Some("the handler panicked"),
             (None, Ended::NotReady(_)) => Some("the inner service refused to become ready"),
-            (None, Ended::Ran(Settled::NotCommitted)) => Some(crate::enlist::NOT_COMMITTED),
+            (None, Ended::Ran(Settled::NotCommitted)) => Some(NOT_COMMITTED),
             (None, _) => None,
         };
         let secret_label = self.request.as_ref().ok().map(|(_, facts)| &*facts.secret_label);
@@ -141,7 +144,7 @@ where
         };
         self.failure = match &verdict {
             Verdict::Complete(Record { failed: true, summary }) => Some(summary.clone()),
-            Verdict::Release(Some(setback)) => Some(setback.reason.clone()),
+            Verdict::Release(Some(why)) => Some(why.reason.clone()),
             Verdict::Complete(_) | Verdict::Release(None) => None,
         };
         verdict
@@ -172,22 +175,22 @@ impl<S> Job<S> {
         S: Service<Request<Full<Bytes>>, Response = Response<R>>,
     {
         let Some(request) = self.take_request() else {
-            return Verdict::Release(Some(Setback::new(UNREADABLE)));
+            return Verdict::Release(Some(RetryReason::new(UNREADABLE)));
         };
         if !self.may_start().await {
             return Verdict::Release(None);
         }
         self.called = true;
         match self.service.call(request).await {
-            Ok(response) => judge(&*self.shared.completes, &response),
-            Err(_) => Verdict::Release(Some(Setback::new("the inner service failed"))),
+            Ok(response) => verdict_of(&*self.shared.completes, &response),
+            Err(_) => Verdict::Release(Some(RetryReason::new("the inner service failed"))),
         }
     }
 
     /// Whether the handler may be called. The inbox notes down that the last attempt begins, so that an event that takes the process
     /// down with it is given up, and no other is.
     async fn may_start(&mut self) -> bool {
-        let Shared { inbox, terms, retries, .. } = &*self.shared;
+        let Shared { queue, terms, retries, .. } = &*self.shared;
         if !retries.is_last(self.leased.attempt) {
             return true;
         }
@@ -195,7 +198,7 @@ impl<S> Job<S> {
         let (claim, patience) = (self.leased.claim(terms.lease), Instant::now() + terms.lease / 3);
         loop {
             let deadline = terms.claim_deadline.min(patience.saturating_duration_since(Instant::now()));
-            let started = ask("start", &self.leased.key, deadline, inbox.start(&claim)).await;
+            let started = ask("start", &self.leased.key, deadline, queue.start(&claim)).await;
             if let Some(hold) = started {
                 return hold == Hold::Held;
             }
@@ -213,12 +216,12 @@ impl<S> Job<S> {
         let (parts, facts) = self.request.as_ref().ok()?;
         let mut parts = parts.clone();
         let provenance = Provenance::Kept { secret_label: facts.secret_label.clone(), signed_at: facts.signed_at };
-        let body = self.leased.parcel.body.clone();
+        let body = self.leased.request.body.clone();
         parts.extensions.insert(WebhookEvent::new(Facts {
-            claimant: self.claimant.clone(),
+            claim: self.claim.clone(),
             body: body.clone(),
             provenance,
-            received_at: self.leased.parcel.received_at,
+            received_at: self.leased.request.received_at,
             id_authenticated: facts.id_authenticated,
             type_authenticated: facts.type_authenticated,
         }));

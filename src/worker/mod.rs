@@ -32,9 +32,8 @@ mod bulkheads;
 mod crew;
 mod hooks;
 mod job;
-mod queued;
-mod retries;
 #[allow(clippy::module_inception, reason = "the worker is what this module is about")]
 mod worker;
 
-pub use self::{hooks::DeadLetter, retries::RetryPolicy, worker::Worker};
+pub use self::{hooks::DeadLetter, worker::Worker};
+pub use crate::retry::RetryPolicy;

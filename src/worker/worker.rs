@@ -11,13 +11,11 @@ use tower_service::Service;
 use super::bulkheads::{Bulkheads, Limits};
 use super::crew::{Crew, Shared};
 use super::hooks::Hooks;
-use super::queued::Queued;
 use super::{DeadLetter, RetryPolicy};
 use crate::clock::countable;
 use crate::error::{ConfigError, positive};
-use crate::inbox::{AnyInbox, Inbox};
-use crate::judge::Completes;
-use crate::machine::{Drained, Machine, Terms};
+use crate::machine::{CompletesFn, Drained, Machine, Terms, WorkerLedger};
+use crate::queue::{IntoQueue, Queue};
 
 /// Runs the events of an inbox with a service: the `Router`, or any tower service, that would otherwise be behind the layer.
 ///
@@ -26,7 +24,7 @@ use crate::machine::{Drained, Machine, Terms};
 #[must_use = "a worker does nothing until it is run"]
 #[derive(Clone)]
 pub struct Worker<S> {
-    inbox: AnyInbox,
+    queue: Arc<dyn Queue>,
     service: S,
     terms: Terms,
     retries: RetryPolicy,
@@ -36,14 +34,14 @@ pub struct Worker<S> {
     grace: Duration,
     endpoints: Box<[Box<str>]>,
     hooks: Hooks,
-    completes: Arc<Completes>,
+    completes: Arc<CompletesFn>,
 }
 
 impl<S> Worker<S> {
     /// A worker for everything in `inbox`.
-    pub fn new(inbox: impl Inbox, service: S) -> Self {
+    pub fn new(queue: impl IntoQueue, service: S) -> Self {
         Self {
-            inbox: AnyInbox::new(inbox),
+            queue: queue.into_queue(),
             service,
             terms: Terms { ready_wait: Duration::from_secs(60), settle_in_place: true, ..Terms::default() },
             retries: RetryPolicy::new(),
@@ -175,10 +173,11 @@ impl<S> Worker<S> {
     where
         S: Clone,
     {
-        let queued = Queued { inbox: self.inbox.clone(), retries: self.retries };
+        let ledger = WorkerLedger { queue: self.queue.clone(), retries: self.retries };
         let shared = Shared {
-            inbox: self.inbox.clone(),
-            machine: Arc::new(Machine::new(queued)),
+            queue: self.queue.clone(),
+            ledger: Arc::new(ledger),
+            machine: Arc::new(Machine::new(self.queue.clone())),
             terms: self.terms.clone(),
             retries: self.retries,
             hooks: self.hooks.clone(),

@@ -22,7 +22,7 @@ const VERBS: [Verb; 4] = [Verb::Claim, Verb::Renew, Verb::Complete, Verb::Releas
 #[derive(Clone)]
 pub struct Bench {
     pub store: Faulty,
-    pub breaker: BreakerStore<Faulty>,
+    pub breaker: BreakerStore,
     pub conflicts: Arc<Mutex<Vec<Conflict>>>,
 }
 
@@ -36,10 +36,7 @@ impl Bench {
         Self::around(Faulty::new(MemoryStore::new()), |builder| builder.fallback_may_double(1_000))
     }
 
-    pub fn around(
-        store: Faulty,
-        configure: impl FnOnce(BreakerStoreBuilder<Faulty>) -> BreakerStoreBuilder<Faulty>,
-    ) -> Self {
+    pub fn around(store: Faulty, configure: impl FnOnce(BreakerStoreBuilder) -> BreakerStoreBuilder) -> Self {
         let conflicts = Arc::<Mutex<Vec<_>>>::default();
         let found = conflicts.clone();
         let builder = BreakerStore::builder(store.clone())

@@ -2,9 +2,8 @@
 
 use std::time::Duration;
 
-use tower_webhook::EventKey;
 use tower_webhook::store::breaker::{BreakerStore, CircuitState};
-use tower_webhook::store::{Claim, ClaimRequest, ClaimToken, Completion, Hold, MemoryStore, Store, StoreError};
+use tower_webhook::store::{Claim, ClaimRequest, Ending, Hold, MemoryStore, Store, StoreError, StoreFuture};
 use tower_webhook::testing::ManualClock;
 use tower_webhook::testing::conformance::{self, Harness};
 
@@ -17,7 +16,7 @@ struct Closed {
 }
 
 impl Harness for Closed {
-    type Store = BreakerStore<MemoryStore>;
+    type Store = BreakerStore;
 
     async fn store(&self) -> Self::Store {
         let builder = BreakerStore::builder(MemoryStore::builder().clock(self.clock.clone()).build());
@@ -34,20 +33,16 @@ impl Harness for Closed {
 struct Away;
 
 impl Store for Away {
-    async fn claim(&self, _: &ClaimRequest<'_>) -> Result<Claim, StoreError> {
-        Err(StoreError::unavailable("away"))
+    fn claim<'a>(&'a self, _: &'a ClaimRequest<'a>) -> StoreFuture<'a, Claim> {
+        Box::pin(std::future::ready(Err(StoreError::unavailable("away"))))
     }
 
-    async fn renew(&self, _: &ClaimRequest<'_>) -> Result<Hold, StoreError> {
-        Err(StoreError::unavailable("away"))
+    fn renew<'a>(&'a self, _: &'a ClaimRequest<'a>) -> StoreFuture<'a, Hold> {
+        Box::pin(std::future::ready(Err(StoreError::unavailable("away"))))
     }
 
-    async fn complete(&self, _: &ClaimRequest<'_>, _: &Completion<'_>) -> Result<Hold, StoreError> {
-        Err(StoreError::unavailable("away"))
-    }
-
-    async fn release(&self, _: &EventKey, _: ClaimToken) -> Result<Hold, StoreError> {
-        Err(StoreError::unavailable("away"))
+    fn settle<'a>(&'a self, _: &'a ClaimRequest<'a>, _: Ending<'a>) -> StoreFuture<'a, Hold> {
+        Box::pin(std::future::ready(Err(StoreError::unavailable("away"))))
     }
 }
 
@@ -55,7 +50,7 @@ impl Store for Away {
 struct Open(ManualClock);
 
 impl Harness for Open {
-    type Store = BreakerStore<Away>;
+    type Store = BreakerStore;
 
     async fn store(&self) -> Self::Store {
         let breaker = BreakerStore::builder(Away).failures(1).fallback_may_double(1_000).clock(self.0.clone()).build();

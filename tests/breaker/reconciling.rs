@@ -7,7 +7,8 @@ use std::time::Duration;
 use tower_webhook::EventKey;
 use tower_webhook::store::breaker::{BreakerStore, CircuitState, FoundInStore};
 use tower_webhook::store::{
-    Claim, ClaimRequest, ClaimToken, Completion, Fingerprint, Hold, MemoryStore, Store, StoreError, StoreErrorKind,
+    Claim, ClaimRequest, Completion, Ending, Fingerprint, Hold, MemoryStore, Store, StoreError, StoreErrorKind,
+    StoreFuture,
 };
 
 use crate::bench::{Bench, COMPLETED, COOL_DOWN, Event, FRESH, LEASE, RETENTION, claim};
@@ -198,20 +199,28 @@ impl Picky {
 }
 
 impl Store for Picky {
-    async fn claim(&self, request: &ClaimRequest<'_>) -> Result<Claim, StoreError> {
-        self.pass(request.key)?.claim(request).await
+    fn claim<'a>(&'a self, request: &'a ClaimRequest<'a>) -> StoreFuture<'a, Claim> {
+        Box::pin(async move { self.pass(request.key)?.claim(request).await })
     }
 
-    async fn renew(&self, claim: &ClaimRequest<'_>) -> Result<Hold, StoreError> {
-        self.pass(claim.key)?.renew(claim).await
+    fn renew<'a>(&'a self, claim: &'a ClaimRequest<'a>) -> StoreFuture<'a, Hold> {
+        Box::pin(async move { self.pass(claim.key)?.renew(claim).await })
     }
 
-    async fn complete(&self, claim: &ClaimRequest<'_>, completion: &Completion<'_>) -> Result<Hold, StoreError> {
-        self.pass(claim.key)?.complete(claim, completion).await
-    }
-
-    async fn release(&self, key: &EventKey, token: ClaimToken) -> Result<Hold, StoreError> {
-        self.pass(key)?.release(key, token).await
+    fn settle<'a>(&'a self, claim: &'a ClaimRequest<'a>, ending: Ending<'a>) -> StoreFuture<'a, Hold> {
+        Box::pin(async move {
+            match ending {
+                Ending::Complete(completion) => {
+                    let completion = &completion;
+                    self.pass(claim.key)?.complete(claim, completion).await
+                }
+                _ => {
+                    let key = claim.key;
+                    let token = claim.token;
+                    self.pass(key)?.release(key, token).await
+                }
+            }
+        })
     }
 }
 
@@ -219,7 +228,7 @@ impl Store for Picky {
 #[tokio::test(start_paused = true)]
 async fn event_that_the_store_cannot_take_does_not_keep_the_others_from_it() {
     let store = Arc::new(Picky { memory: MemoryStore::new(), away: AtomicBool::new(true) });
-    let breaker = BreakerStore::builder(store.clone()).failures(1).fallback_may_double(100).build();
+    let breaker = BreakerStore::builder(store.clone() as Arc<dyn Store>).failures(1).fallback_may_double(100).build();
     assert_eq!(claim(&breaker, &Event::new("opens it")).await, Err(StoreErrorKind::Unavailable));
     let done = Completion::succeeded("200 OK", RETENTION);
     for id in ["poison".to_owned()].into_iter().chain((0..40).map(|number| number.to_string())) {

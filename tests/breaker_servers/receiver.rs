@@ -115,7 +115,7 @@ impl Receiver {
 /// A receiver whose store is behind a breaker.
 pub(crate) struct Guarded {
     pub(crate) receiver: Receiver,
-    pub(crate) breaker: BreakerStore<RedisStore>,
+    pub(crate) breaker: BreakerStore,
     clock: ManualClock,
     conflicts: Arc<Mutex<Vec<Conflict>>>,
 }
@@ -123,7 +123,7 @@ pub(crate) struct Guarded {
 impl Guarded {
     pub(crate) fn new(
         server: &RedisServer,
-        configure: impl FnOnce(BreakerStoreBuilder<RedisStore>) -> BreakerStoreBuilder<RedisStore>,
+        configure: impl FnOnce(BreakerStoreBuilder) -> BreakerStoreBuilder,
     ) -> Self {
         let (clock, conflicts) = (ManualClock::at_unix(NOW), Arc::<Mutex<Vec<_>>>::default());
         let found = conflicts.clone();

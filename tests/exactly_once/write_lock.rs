@@ -3,10 +3,8 @@
 use std::time::Duration;
 
 use tokio::sync::watch;
-use tower_webhook::store::{
-    Claim, ClaimRequest, ClaimToken, Completion, Enlistment, Hold, SqliteStore, Store, StoreError,
-};
-use tower_webhook::{EventKey, HandlerError, Outcome, WebhookEvent};
+use tower_webhook::store::{Claim, ClaimRequest, Ending, Enlistment, Hold, SqliteStore, Store, StoreFuture};
+use tower_webhook::{HandlerError, Outcome, WebhookEvent};
 
 use super::database::Database;
 use crate::receiver::Receiver;
@@ -20,31 +18,29 @@ struct Watched {
 }
 
 /// Counts an end, also that of whoever gives up.
-struct Ending<'a>(&'a watch::Sender<usize>);
+struct CountEnd<'a>(&'a watch::Sender<usize>);
 
-impl Drop for Ending<'_> {
+impl Drop for CountEnd<'_> {
     fn drop(&mut self) {
         self.0.send_modify(|ended| *ended += 1);
     }
 }
 
 impl Store for Watched {
-    async fn claim(&self, request: &ClaimRequest<'_>) -> Result<Claim, StoreError> {
-        self.store.claim(request).await
+    fn claim<'a>(&'a self, request: &'a ClaimRequest<'a>) -> StoreFuture<'a, Claim> {
+        self.store.claim(request)
     }
 
-    async fn renew(&self, claim: &ClaimRequest<'_>) -> Result<Hold, StoreError> {
-        let _ending = Ending(&self.ended);
-        self.begun.send_modify(|begun| *begun += 1);
-        self.store.renew(claim).await
+    fn renew<'a>(&'a self, claim: &'a ClaimRequest<'a>) -> StoreFuture<'a, Hold> {
+        Box::pin(async move {
+            let _end = CountEnd(&self.ended);
+            self.begun.send_modify(|begun| *begun += 1);
+            self.store.renew(claim).await
+        })
     }
 
-    async fn complete(&self, claim: &ClaimRequest<'_>, completion: &Completion<'_>) -> Result<Hold, StoreError> {
-        self.store.complete(claim, completion).await
-    }
-
-    async fn release(&self, key: &EventKey, token: ClaimToken) -> Result<Hold, StoreError> {
-        self.store.release(key, token).await
+    fn settle<'a>(&'a self, claim: &'a ClaimRequest<'a>, ending: Ending<'a>) -> StoreFuture<'a, Hold> {
+        self.store.settle(claim, ending)
     }
 
     fn enlistment(&self) -> Option<Enlistment> {

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use axum::http::{Method, StatusCode};
-use tower_webhook::inbox::{EventState, Filter, Inbox, Page};
+use tower_webhook::queue::{EventState, Filter, Page, Queue};
 use tower_webhook::rejection::RejectionKind;
 use tower_webhook::{Outcome, WebhookLayer};
 

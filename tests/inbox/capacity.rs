@@ -4,7 +4,7 @@ use std::time::{Duration, SystemTime};
 
 use futures_util::FutureExt;
 use tower_webhook::EventKey;
-use tower_webhook::inbox::{EventState, Filter, Inbox, InboxCounts, LeaseRequest, Leased, Order, Page, Parcel};
+use tower_webhook::queue::{EventState, Filter, LeaseRequest, Leased, Order, Page, Queue, QueueCounts, StoredRequest};
 use tower_webhook::store::{
     Claim, ClaimRequest, ClaimToken, Completion, Hold, MemoryStats, MemoryStore, MemoryStoreBuilder, Store,
     StoreErrorKind,
@@ -29,11 +29,11 @@ impl Fixture {
     }
 
     async fn accept_ordered(&self, id: &str, order: Option<Order>) -> Result<Claim, StoreErrorKind> {
-        let mut parcel = Parcel::new("head", "body", SystemTime::UNIX_EPOCH);
+        let mut parcel = StoredRequest::new("head", "body", SystemTime::UNIX_EPOCH);
         parcel.order = order;
         let key = key(id);
         let claim = ClaimRequest::new(&key, ClaimToken::random(), LEASE);
-        self.store.accept(&claim, &parcel).await.map_err(|error| error.kind())
+        self.store.enqueue(&claim, &parcel).await.map_err(|error| error.kind())
     }
 
     async fn accept(&self, id: &str) -> Result<Claim, StoreErrorKind> {
@@ -79,7 +79,7 @@ impl Fixture {
         token
     }
 
-    async fn counts(&self) -> InboxCounts {
+    async fn counts(&self) -> QueueCounts {
         self.store.counts().await.expect("memory does not fail")
     }
 
@@ -134,7 +134,7 @@ async fn completed_events_whose_retention_is_over_make_room() {
         fixture.run(&format!("evt_{n}")).await;
     }
     fixture.clock.advance(WEEK);
-    assert_eq!(fixture.counts().await, InboxCounts::default());
+    assert_eq!(fixture.counts().await, QueueCounts::default());
     assert!(fixture.store.list(&Filter::all(), &Page::first(100)).await.expect("a list").is_empty());
     for n in 0..10 {
         fixture.keep(&format!("evt_{n}")).await;

@@ -3,7 +3,7 @@
 use std::time::{Duration, SystemTime};
 
 use tower_webhook::EventKey;
-use tower_webhook::inbox::{AnyInbox, Inbox, Parcel};
+use tower_webhook::queue::{Queue, StoredRequest};
 use tower_webhook::store::{ClaimRequest, ClaimToken, MemoryStore};
 use tower_webhook::testing::ManualClock;
 use tower_webhook::testing::conformance::{self, Harness};
@@ -21,16 +21,16 @@ impl Memory {
 }
 
 impl Harness for Memory {
-    type Store = AnyInbox;
+    type Store = MemoryStore;
 
-    async fn store(&self) -> AnyInbox {
+    async fn store(&self) -> MemoryStore {
         let store = MemoryStore::builder().keep_completed_bodies(self.bodies).clock(self.clock.clone()).build();
         if self.in_use {
             let key = EventKey::new("/elsewhere", None, "evt");
             let claim = ClaimRequest::new(&key, ClaimToken::random(), Duration::from_secs(30));
-            store.accept(&claim, &Parcel::new("", "", SystemTime::UNIX_EPOCH)).await.expect("room");
+            store.enqueue(&claim, &StoredRequest::new("", "", SystemTime::UNIX_EPOCH)).await.expect("room");
         }
-        AnyInbox::new(store)
+        store
     }
 
     async fn pass(&self, time: Duration) {
@@ -40,7 +40,7 @@ impl Harness for Memory {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn memory_conforms() {
-    conformance::inbox::run(&Memory::new(false)).await;
+    conformance::queue::run(&Memory::new(false)).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -52,8 +52,8 @@ async fn store_conforms_while_its_inbox_is_in_use() {
 async fn memory_conforms_while_bodies_go_before_records() {
     for bodies in [Duration::from_secs(30), Duration::ZERO] {
         let memory = Memory { bodies, ..Memory::new(false) };
-        conformance::inbox::bodies::run(&memory, bodies).await;
+        conformance::queue::bodies::run(&memory, bodies).await;
     }
     let memory = Memory { bodies: Duration::from_secs(30), ..Memory::new(false) };
-    conformance::inbox::run(&memory).await;
+    conformance::queue::run(&memory).await;
 }

@@ -5,7 +5,7 @@ use axum::body::Body;
 use axum::http::{Request, StatusCode};
 use axum::routing::post;
 use tower::ServiceExt;
-use tower_webhook::inbox::{EventState, Inbox, KeptEvent};
+use tower_webhook::queue::{EventState, Queue, QueuedEvent};
 use tower_webhook::store::MemoryStore;
 use tower_webhook::testing::{ManualClock, TestDelivery, TestSender};
 use tower_webhook::worker::RetryPolicy;
@@ -75,7 +75,7 @@ impl Desk {
         Worker::new(self.inbox.clone(), self.handlers.clone()).retries(at_once)
     }
 
-    pub(crate) async fn kept(&self, id: &str) -> KeptEvent {
+    pub(crate) async fn kept(&self, id: &str) -> QueuedEvent {
         let key = EventKey::new("/webhooks", None, id);
         self.inbox.get(&key).await.expect("an answer").expect("the event")
     }

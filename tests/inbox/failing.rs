@@ -8,7 +8,7 @@ use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
 use axum::routing::post;
 use tokio::time::Instant;
-use tower_webhook::inbox::{EventState, Filter, Inbox};
+use tower_webhook::queue::{EventState, Filter, Queue};
 use tower_webhook::store::Hold;
 use tower_webhook::worker::RetryPolicy;
 use tower_webhook::{EventKey, HandlerError, WebhookEvent, Worker};
@@ -67,7 +67,7 @@ async fn row_38_exhausted_event_is_a_dead_letter_with_its_bytes_and_every_error(
     assert_eq!(attempts(&runs), [1, 2, 3]);
     let kept = desk.kept("evt_1").await;
     assert_eq!((kept.state, kept.summary.as_deref()), (EventState::Dead, Some("failure 3")));
-    assert_eq!(kept.parcel.expect("its parcel").body, body.as_bytes());
+    assert_eq!(kept.request.expect("its parcel").body, body.as_bytes());
     let reasons: Vec<_> = kept.failures.iter().map(|attempt| &*attempt.reason).collect();
     assert_eq!(reasons, ["failure 1", "failure 2", "failure 3"]);
     assert_eq!(*letters.lock().expect("no panic"), [("evt_1".to_owned(), 3, "failure 3".to_owned(), false)]);
@@ -161,7 +161,7 @@ async fn retry_after_is_honoured() {
 /// event's handler decides.
 #[tokio::test]
 async fn event_whose_workers_died_is_given_up_only_if_its_last_attempt_was_started() {
-    use tower_webhook::inbox::{LAPSED, LeaseRequest};
+    use tower_webhook::queue::{LAPSED, LeaseRequest};
     for (started, runs_then, expected) in [(true, vec![], EventState::Dead), (false, vec![3], EventState::Completed)] {
         let (desk, runs) = answering(|_, _| StatusCode::OK.into_response());
         let clock = tower_webhook::testing::ManualClock::at_unix(crate::support::NOW);
@@ -189,13 +189,13 @@ async fn event_whose_workers_died_is_given_up_only_if_its_last_attempt_was_start
 
 #[tokio::test]
 async fn request_that_cannot_be_read_is_a_dead_letter() {
-    use tower_webhook::inbox::Parcel;
+    use tower_webhook::queue::StoredRequest;
     use tower_webhook::store::{ClaimRequest, ClaimToken};
     let (desk, runs) = answering(|_, _| StatusCode::OK.into_response());
     let key = EventKey::new("/webhooks", None, "evt_1");
-    let parcel = Parcel::new("from another version", "{}", std::time::SystemTime::now());
+    let parcel = StoredRequest::new("from another version", "{}", std::time::SystemTime::now());
     let claim = ClaimRequest::new(&key, ClaimToken::random(), Duration::from_secs(30));
-    desk.inbox.accept(&claim, &parcel).await.expect("an answer");
+    desk.inbox.enqueue(&claim, &parcel).await.expect("an answer");
     let worker = desk.worker().on_permanent(|_| panic!("no handler said so"));
     assert_eq!(worker.on_dead_letter(|letter| assert!(!letter.permanent)).run_until_idle().await, 1);
     assert_eq!(attempts(&runs), [0; 0]);

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use axum::http::StatusCode;
-use tower_webhook::inbox::Inbox;
+use tower_webhook::queue::Queue;
 use tower_webhook::rejection::RejectionKind;
 use tower_webhook::{Outcome, Worker};
 

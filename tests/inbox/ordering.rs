@@ -4,7 +4,7 @@ use axum::Router;
 use axum::routing::post;
 use std::sync::{Arc, Mutex};
 
-use tower_webhook::inbox::{EventState, OrderSource};
+use tower_webhook::queue::{EventState, OrderSource};
 use tower_webhook::{HandlerError, WebhookEvent};
 
 use crate::desk::Desk;

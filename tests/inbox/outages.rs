@@ -8,7 +8,7 @@ use axum::response::{IntoResponse, Response};
 use axum::routing::post;
 use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
-use tower_webhook::inbox::EventState;
+use tower_webhook::queue::EventState;
 use tower_webhook::worker::RetryPolicy;
 use tower_webhook::{Drained, HandlerError, WebhookEvent, Worker};
 

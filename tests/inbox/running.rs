@@ -8,7 +8,7 @@ use axum::body::Bytes;
 use axum::extract::{MatchedPath, Path};
 use axum::http::{HeaderMap, Method, StatusCode, Uri};
 use axum::routing::any;
-use tower_webhook::inbox::{EventState, Inbox};
+use tower_webhook::queue::{EventState, Queue};
 use tower_webhook::{WebhookEvent, WebhookLayer};
 
 use crate::desk::Desk;
@@ -105,7 +105,7 @@ async fn credentials_are_not_kept_unless_asked_for() {
         desk.accepts(&delivery(&desk)).await;
         let key = tower_webhook::EventKey::new("/hooks/{tenant}", None, "evt_1");
         let kept = desk.inbox.get(&key).await.expect("an answer").expect("the event");
-        let head = kept.parcel.expect("a parcel").head;
+        let head = kept.request.expect("a parcel").head;
         assert_eq!(desk.worker().run_until_idle().await, 1);
         let mut names: Vec<_> =
             seen.lock().expect("no panic")[0].headers.keys().map(|name| name.as_str().to_owned()).collect();

@@ -7,9 +7,7 @@ use std::time::Duration;
 use sqlx::AssertSqlSafe;
 use tokio::task::JoinSet;
 use tower_webhook::EventKey;
-use tower_webhook::store::{
-    Claim, ClaimRequest, ClaimToken, Completion, Enlistment, Hold, PostgresStore, Store, StoreError,
-};
+use tower_webhook::store::{Claim, ClaimRequest, Ending, Enlistment, Hold, PostgresStore, Store, StoreFuture};
 use tower_webhook::testing::conformance::{self, Harness};
 
 use crate::bed::{Bed, patient, shared, shift};
@@ -57,14 +55,14 @@ async fn postgres_store_keeps_the_contract() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn postgres_inbox_keeps_the_contract() {
-    conformance::inbox::run(&Tables::default()).await;
+    conformance::queue::run(&Tables::default()).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn completed_bodies_go_before_their_records() {
     for kept in [Duration::from_secs(60), Duration::ZERO] {
         let tables = Tables { bodies: Some(kept), ..Tables::default() };
-        conformance::inbox::bodies::run(&tables, kept).await;
+        conformance::queue::bodies::run(&tables, kept).await;
     }
 }
 
@@ -133,20 +131,28 @@ fn of<'a>(claim: &ClaimRequest<'_>, key: &'a EventKey) -> ClaimRequest<'a> {
 }
 
 impl Store for Prefixed {
-    async fn claim(&self, request: &ClaimRequest<'_>) -> Result<Claim, StoreError> {
-        self.store.claim(&of(request, &prefixed(&self.prefix, request.key))).await
+    fn claim<'a>(&'a self, request: &'a ClaimRequest<'a>) -> StoreFuture<'a, Claim> {
+        Box::pin(async move { self.store.claim(&of(request, &prefixed(&self.prefix, request.key))).await })
     }
 
-    async fn renew(&self, claim: &ClaimRequest<'_>) -> Result<Hold, StoreError> {
-        self.store.renew(&of(claim, &prefixed(&self.prefix, claim.key))).await
+    fn renew<'a>(&'a self, claim: &'a ClaimRequest<'a>) -> StoreFuture<'a, Hold> {
+        Box::pin(async move { self.store.renew(&of(claim, &prefixed(&self.prefix, claim.key))).await })
     }
 
-    async fn complete(&self, claim: &ClaimRequest<'_>, completion: &Completion<'_>) -> Result<Hold, StoreError> {
-        self.store.complete(&of(claim, &prefixed(&self.prefix, claim.key)), completion).await
-    }
-
-    async fn release(&self, key: &EventKey, token: ClaimToken) -> Result<Hold, StoreError> {
-        self.store.release(&prefixed(&self.prefix, key), token).await
+    fn settle<'a>(&'a self, claim: &'a ClaimRequest<'a>, ending: Ending<'a>) -> StoreFuture<'a, Hold> {
+        Box::pin(async move {
+            match ending {
+                Ending::Complete(completion) => {
+                    let completion = &completion;
+                    self.store.complete(&of(claim, &prefixed(&self.prefix, claim.key)), completion).await
+                }
+                _ => {
+                    let key = claim.key;
+                    let token = claim.token;
+                    self.store.release(&prefixed(&self.prefix, key), token).await
+                }
+            }
+        })
     }
 
     fn enlistment(&self) -> Option<Enlistment> {

@@ -2,7 +2,7 @@
 
 use futures_util::future::{join, join_all};
 use sqlx::AssertSqlSafe;
-use tower_webhook::inbox::{EventState, Filter, Inbox, LeaseRequest, Page, Parcel};
+use tower_webhook::queue::{EventState, Filter, LeaseRequest, Page, Queue, StoredRequest};
 use tower_webhook::store::{Claim, ClaimRequest, ClaimToken, Completion, Fingerprint, Hold, PostgresStore, Store};
 
 use crate::bed::{Bed, LEASE, WEEK, eventually, key, run_on, shared};
@@ -24,11 +24,11 @@ async fn acceptances_of_one_id_in_one_batch_have_one_winner_and_answers_of_their
         ClaimRequest::new(&key, token, LEASE).fingerprint(Fingerprint::from_u64(body))
     };
     let claims = [claim(1, 1), claim(2, 1), claim(3, 2), claim(1, 1)];
-    let answers = join_all(claims.iter().map(|claim| bed.store.accept(claim, &parcel))).await;
+    let answers = join_all(claims.iter().map(|claim| bed.store.enqueue(claim, &parcel))).await;
     let answers: Vec<_> = answers.into_iter().map(|answer| answer.expect("an answer")).collect();
     assert_eq!(answers, [KEPT, ACCEPTED, Claim::Accepted { same_body: false }, KEPT]);
     // The reply may have been lost, and somebody else asks in the same batch.
-    let (theirs, mine) = join(bed.store.accept(&claims[1], &parcel), bed.store.accept(&claims[0], &parcel)).await;
+    let (theirs, mine) = join(bed.store.enqueue(&claims[1], &parcel), bed.store.enqueue(&claims[0], &parcel)).await;
     assert_eq!((theirs.expect("an answer"), mine.expect("an answer")), (ACCEPTED, KEPT));
     assert_eq!(lease(&bed.store, 10).await.len(), 1);
 }
@@ -39,10 +39,10 @@ async fn claim_and_acceptance_in_one_batch_have_one_winner() {
     let (queued, inline) = (key("queued"), key("inline"));
     let (parcel, by) = (parcel(&queued), |key| bed.claim(key, ClaimToken::random()));
     let (mine, theirs) = (by(&queued), by(&queued));
-    let (accepted, claimed) = join(bed.store.accept(&mine, &parcel), bed.store.claim(&theirs)).await;
+    let (accepted, claimed) = join(bed.store.enqueue(&mine, &parcel), bed.store.claim(&theirs)).await;
     assert_eq!((accepted.expect("an answer"), claimed.expect("an answer")), (KEPT, ACCEPTED));
     let (mine, theirs) = (by(&inline), by(&inline));
-    let (claimed, accepted) = join(bed.store.claim(&mine), bed.store.accept(&theirs, &parcel)).await;
+    let (claimed, accepted) = join(bed.store.claim(&mine), bed.store.enqueue(&theirs, &parcel)).await;
     let in_flight = Claim::InFlight { same_body: true };
     assert_eq!((claimed.expect("an answer"), accepted.expect("an answer")), (FRESH, in_flight));
     assert_eq!(bed.store.claim(&by(&queued)).await.expect("an answer"), ACCEPTED);
@@ -52,9 +52,9 @@ async fn claim_and_acceptance_in_one_batch_have_one_winner() {
 async fn many_large_events_at_once_are_all_accepted() {
     let bed = Bed::new().await;
     let keys: Vec<_> = (0..24).map(|n| key(&n.to_string())).collect();
-    let large = Parcel::new("head", vec![7; 1024 * 1024], std::time::SystemTime::UNIX_EPOCH);
+    let large = StoredRequest::new("head", vec![7; 1024 * 1024], std::time::SystemTime::UNIX_EPOCH);
     let claims: Vec<_> = keys.iter().map(|key| bed.claim(key, ClaimToken::random())).collect();
-    for answer in join_all(claims.iter().map(|claim| bed.store.accept(claim, &large))).await {
+    for answer in join_all(claims.iter().map(|claim| bed.store.enqueue(claim, &large))).await {
         assert_eq!(answer.expect("an answer"), KEPT);
     }
     // No more than a connection carries in time come at once.
@@ -67,7 +67,7 @@ async fn many_large_events_at_once_are_all_accepted() {
         assert!(some.len() < 8, "{} MiB", some.len());
         leased.extend(some);
     }
-    assert_eq!(leased.iter().filter(|leased| leased.parcel.body == large.body).count(), 24);
+    assert_eq!(leased.iter().filter(|leased| leased.request.body == large.body).count(), 24);
 }
 
 /// Whatever their keys, however many statements they take, and whether the table knows them from before.
@@ -75,10 +75,10 @@ async fn many_large_events_at_once_are_all_accepted() {
 async fn events_of_one_batch_arrive_in_the_order_in_which_they_were_asked() {
     let bed = Bed::new().await;
     let keys: Vec<_> = (0..24).rev().map(|n| key(&format!("{n:02}"))).collect();
-    let large = Parcel::new("head", vec![7; 512 * 1024], std::time::SystemTime::UNIX_EPOCH);
+    let large = StoredRequest::new("head", vec![7; 512 * 1024], std::time::SystemTime::UNIX_EPOCH);
     for round in 0..2 {
         let claims: Vec<_> = keys.iter().map(|key| bed.claim(key, ClaimToken::random())).collect();
-        for answer in join_all(claims.iter().map(|claim| bed.store.accept(claim, &large))).await {
+        for answer in join_all(claims.iter().map(|claim| bed.store.enqueue(claim, &large))).await {
             assert_eq!(answer.expect("an answer"), KEPT);
         }
         let arrived = bed.store.list(&Filter::all(), &Page::first(100)).await.expect("a list");
@@ -109,8 +109,8 @@ async fn those_who_ask_how_many_are_waiting_need_none_of_the_pools_connections()
 async fn event_that_is_larger_than_any_lease_should_be_is_leased_alone() {
     let bed = Bed::new().await;
     for (id, size) in [("huge", 6 * 1024 * 1024), ("small", 1), ("smaller", 0), ("huger", 7 * 1024 * 1024)] {
-        let (key, large) = (key(id), Parcel::new("head", vec![7; size], std::time::SystemTime::UNIX_EPOCH));
-        assert_eq!(bed.store.accept(&bed.claim(&key, ClaimToken::random()), &large).await.expect("an answer"), KEPT);
+        let (key, large) = (key(id), StoredRequest::new("head", vec![7; size], std::time::SystemTime::UNIX_EPOCH));
+        assert_eq!(bed.store.enqueue(&bed.claim(&key, ClaimToken::random()), &large).await.expect("an answer"), KEPT);
     }
     for together in [vec!["huge"], vec!["small", "smaller"], vec!["huger"]] {
         let leased = lease(&bed.store, 100).await;
@@ -200,7 +200,7 @@ async fn row_passes_between_inbox_and_inline_and_nothing_is_left_of_before() {
     assert_eq!(bed.store.release(&key, claim.token).await.expect("an answer"), Hold::Held);
     assert_eq!(accept(&bed.store, &key).await, KEPT, "given up inline, it is free to take");
     let leased = lease_one(&bed.store).await;
-    assert_eq!((leased.attempt, &leased.parcel), (1, &parcel(&key)));
+    assert_eq!((leased.attempt, &leased.request), (1, &parcel(&key)));
     let failed = Completion::failed("no such account", WEEK);
     assert_eq!(bed.store.complete(&leased.claim(LEASE), &failed).await.expect("an answer"), Hold::Held);
     assert_eq!(bed.count("SELECT count(*) FROM events WHERE state = 'failed' AND expires_at IS NULL").await, 1);

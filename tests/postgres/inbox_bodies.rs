@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use sqlx::AssertSqlSafe;
-use tower_webhook::inbox::{EventState, Filter, Inbox};
+use tower_webhook::queue::{EventState, Filter, Queue};
 use tower_webhook::store::{Claim, ClaimRequest, ClaimToken, Hold, PostgresStore, Store};
 
 use crate::bed::{Bed, LEASE, WEEK, key, patient};
@@ -33,10 +33,10 @@ async fn purge_removes_what_is_kept_no_longer_and_counts_no_event() {
     assert_eq!(bed.count(BODIES).await, 3, "not yet");
     bed.pass(2 * MINUTE).await;
     // Whoever else asks is told the same, however that store is built.
-    assert_eq!(bed.store.get(&key("done")).await.expect("an answer").expect("a record").parcel, None);
+    assert_eq!(bed.store.get(&key("done")).await.expect("an answer").expect("a record").request, None);
     assert_eq!(store.purge().await.expect("purged"), 0);
     assert_eq!(bed.count(BODIES).await, 1, "that of the dead letter");
-    assert!(store.get(&key("dead")).await.expect("an answer").expect("the dead letter").parcel.is_some());
+    assert!(store.get(&key("dead")).await.expect("an answer").expect("the dead letter").request.is_some());
     let again = store.requeue(&Filter::all(), true).await.expect("an answer");
     assert_eq!((again.events, again.without_body), (1, 2));
     assert_eq!(accept(&store, &key("done")).await, Claim::Completed { same_body: true });
@@ -63,7 +63,7 @@ async fn completion_inside_of_a_transaction_removes_the_body_when_it_is_committe
         assert_eq!(bed.count(BODIES).await, i64::from(!commit));
     }
     let kept = store.get(&leased.key).await.expect("an answer").expect("a record");
-    assert_eq!((kept.state, kept.parcel), (EventState::Completed, None));
+    assert_eq!((kept.state, kept.request), (EventState::Completed, None));
 }
 
 #[tokio::test]
@@ -82,7 +82,7 @@ async fn completion_inside_of_a_transaction_says_until_when_the_body_is_kept() {
     let until = "SELECT count(*) FROM events WHERE body_until BETWEEN now() AND now() + interval '1 minute'";
     assert_eq!((bed.count(BODIES).await, bed.count(until).await), (1, 1));
     bed.pass(2 * MINUTE).await;
-    assert_eq!(store.get(&leased.key).await.expect("an answer").expect("a record").parcel, None);
+    assert_eq!(store.get(&leased.key).await.expect("an answer").expect("a record").request, None);
 }
 
 impl Bed {
@@ -106,7 +106,7 @@ async fn columns_that_the_release_before_left_behind_do_no_harm() {
     let leased = lease_one(&store).await;
     bed.run("UPDATE events SET was_due_at = NULL").await;
     assert_eq!(store.release(&leased.key, leased.token).await.expect("an answer"), Hold::Held);
-    // Requeued by it, after its handler was started: that was in another life.
+    // Changed by it, after its handler was started: that was in another life.
     let leased = lease_one(&store).await;
     assert_eq!(store.start(&leased.claim(LEASE)).await.expect("an answer"), Hold::Held);
     bed.run(
@@ -125,6 +125,6 @@ async fn columns_that_the_release_before_left_behind_do_no_harm() {
     .await;
     assert_eq!(store.purge().await.expect("purged"), 0);
     let kept = store.get(&key("a")).await.expect("an answer").expect("an event");
-    assert_eq!(kept.parcel, Some(parcel(&key("a"))));
-    assert_eq!(lease_one(&store).await.parcel, parcel(&key("a")));
+    assert_eq!(kept.request, Some(parcel(&key("a"))));
+    assert_eq!(lease_one(&store).await.request, parcel(&key("a")));
 }

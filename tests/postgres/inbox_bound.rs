@@ -69,7 +69,7 @@ async fn event_that_is_put_back_to_its_old_place_is_leased_again() {
     assert_eq!(bed.store.release(&again.key, again.token).await.expect("an answer"), Hold::Held);
     eventually("another store finds it, too", async || !lease(&other, 64).await.is_empty()).await;
     // One that was held up has been due since it came, too.
-    let order = tower_webhook::inbox::Order::of("order");
+    let order = tower_webhook::queue::Order::of("order");
     for id in ["first", "second"] {
         crate::inbox_desk::accept_ordered(&bed.store, &key(id), order.clone()).await;
     }

@@ -3,7 +3,7 @@
 use std::time::{Duration, SystemTime};
 
 use tower_webhook::EventKey;
-use tower_webhook::inbox::{Inbox, LeaseRequest, Leased, Order, Parcel};
+use tower_webhook::queue::{LeaseRequest, Leased, Order, Queue, StoredRequest};
 use tower_webhook::store::{Claim, ClaimRequest, ClaimToken, Completion, Hold, PostgresStore, Store, StoreError};
 
 use crate::bed::{LEASE, WEEK};
@@ -11,13 +11,13 @@ use crate::bed::{LEASE, WEEK};
 pub(crate) const ACCEPTED: Claim = Claim::Accepted { same_body: true };
 pub(crate) const KEPT: Claim = Claim::Fresh { attempt: None };
 
-pub(crate) fn parcel(key: &EventKey) -> Parcel {
+pub(crate) fn parcel(key: &EventKey) -> StoredRequest {
     let received_at = SystemTime::UNIX_EPOCH + Duration::from_millis(1_700_000_000_123);
-    Parcel::new("POST /webhooks", format!("the body of {}", key.id()), received_at)
+    StoredRequest::new("POST /webhooks", format!("the body of {}", key.id()), received_at)
 }
 
 pub(crate) async fn try_accept(store: &PostgresStore, key: &EventKey) -> Result<Claim, StoreError> {
-    store.accept(&ClaimRequest::new(key, ClaimToken::random(), LEASE), &parcel(key)).await
+    store.enqueue(&ClaimRequest::new(key, ClaimToken::random(), LEASE), &parcel(key)).await
 }
 
 pub(crate) async fn accept(store: &PostgresStore, key: &EventKey) -> Claim {
@@ -26,7 +26,7 @@ pub(crate) async fn accept(store: &PostgresStore, key: &EventKey) -> Claim {
 
 pub(crate) async fn accept_ordered(store: &PostgresStore, key: &EventKey, order: Order) {
     let request = ClaimRequest::new(key, ClaimToken::random(), LEASE);
-    assert_eq!(store.accept(&request, &parcel(key).ordered(order)).await.expect("an answer"), KEPT);
+    assert_eq!(store.enqueue(&request, &parcel(key).ordered(order)).await.expect("an answer"), KEPT);
 }
 
 pub(crate) async fn lease(store: &PostgresStore, limit: usize) -> Vec<Leased> {

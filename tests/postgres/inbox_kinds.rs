@@ -8,7 +8,7 @@ use axum::body::Body;
 use axum::routing::post;
 use futures_util::future::join_all;
 use tower::ServiceExt;
-use tower_webhook::inbox::{Inbox, KindLimits, LeaseRequest};
+use tower_webhook::queue::{KindLimits, LeaseRequest, Queue};
 use tower_webhook::testing::TestSender;
 use tower_webhook::{Outcome, WebhookLayer, Worker};
 

@@ -1,6 +1,6 @@
 //! However many events are waiting, only those that are leased are looked at.
 
-use tower_webhook::inbox::{Inbox, LeaseRequest};
+use tower_webhook::queue::{LeaseRequest, Queue};
 
 use crate::bed::{Bed, LEASE, eventually};
 

@@ -1,6 +1,6 @@
 //! What is kept for ever: dead letters, and how far each order has got.
 
-use tower_webhook::inbox::{EventState, Filter, Inbox, Order, Page};
+use tower_webhook::queue::{EventState, Filter, Order, Page, Queue};
 use tower_webhook::store::{Claim, ClaimRequest, ClaimToken, Hold, Store};
 
 use crate::bed::{Bed, LEASE, WEEK, key};
@@ -31,7 +31,7 @@ async fn purge_leaves_dead_letters_and_what_is_to_be_run() {
     assert_eq!(left, ["dead", "running", "waiting"]);
     let dead = bed.store.get(&key("dead")).await.expect("an answer").expect("the dead letter");
     assert_eq!((dead.state, dead.failures.len()), (EventState::Dead, 1));
-    assert!(dead.parcel.is_some_and(|parcel| !parcel.body.is_empty()));
+    assert!(dead.request.is_some_and(|parcel| !parcel.body.is_empty()));
 }
 
 #[tokio::test]

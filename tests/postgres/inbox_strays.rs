@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use tower_webhook::inbox::{Inbox, LeaseRequest};
+use tower_webhook::queue::{LeaseRequest, Queue};
 use tower_webhook::store::{PostgresStore, StoreErrorKind};
 
 use crate::bed::{Bed, WEEK, eventually, key, patient, shared};

@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use futures_util::future::join_all;
-use tower_webhook::inbox::{Filter, Inbox, Leased, Order};
+use tower_webhook::queue::{Filter, Leased, Order, Queue};
 use tower_webhook::store::{Completion, Hold, PostgresStore, Store};
 
 use crate::bed::{Bed, LEASE, WEEK, eventually, key};

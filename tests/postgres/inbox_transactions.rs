@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use sqlx::{AssertSqlSafe, Connection, PgTransaction};
-use tower_webhook::inbox::{EventState, Inbox, Leased};
+use tower_webhook::queue::{EventState, Leased, Queue};
 use tower_webhook::store::{Claim, Completion, Hold, PostgresStore, Store, StoreErrorKind};
 
 use crate::bed::{Bed, LEASE, WEEK, key, shared};

@@ -1,6 +1,6 @@
 //! Events that another program has written, or damaged.
 
-use tower_webhook::inbox::{EventState, Filter, Inbox, Order, Page};
+use tower_webhook::queue::{EventState, Filter, Order, Page, Queue};
 
 use crate::bed::{Bed, WEEK, eventually, key};
 use crate::inbox_desk::{KEPT, accept, accept_ordered, lease};

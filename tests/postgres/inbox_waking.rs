@@ -5,7 +5,7 @@ use std::time::Duration;
 use axum::Router;
 use axum::routing::post;
 use tokio::sync::mpsc;
-use tower_webhook::inbox::Inbox;
+use tower_webhook::queue::Queue;
 use tower_webhook::{WebhookEvent, Worker};
 
 use crate::bed::{Bed, PATIENCE, eventually, key, run_on};

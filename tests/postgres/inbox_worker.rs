@@ -11,7 +11,7 @@ use axum::routing::post;
 use sqlx::AssertSqlSafe;
 use tokio::sync::{Notify, mpsc};
 use tower::ServiceExt;
-use tower_webhook::inbox::{EventState, Filter, Inbox, LAPSED};
+use tower_webhook::queue::{EventState, Filter, LAPSED, Queue};
 use tower_webhook::rejection::{Rejection, RejectionKind};
 use tower_webhook::store::PostgresStore;
 use tower_webhook::testing::TestSender;
@@ -124,7 +124,7 @@ async fn row_38_event_that_always_fails_is_a_dead_letter_with_its_bytes() {
     assert_eq!((sound.load(Ordering::Relaxed), letters.load(Ordering::Relaxed)), (1, 1), "it blocks nobody");
     let dead = bed.store.get(&key("poison")).await.expect("an answer").expect("the dead letter");
     assert_eq!((dead.state, dead.attempts, dead.failures.len()), (EventState::Dead, 3, 3));
-    assert_eq!(&*dead.parcel.expect("kept whole").body, br#"{"id":"poison","type":"test.event"}"#);
+    assert_eq!(&*dead.request.expect("kept whole").body, br#"{"id":"poison","type":"test.event"}"#);
 }
 
 #[tokio::test]
@@ -222,7 +222,7 @@ async fn event_that_was_never_started_does_not_die() {
     let (service, runs) = counting(StatusCode::OK);
     for _ in 0..3 {
         assert_eq!(
-            bed.store.lease(&tower_webhook::inbox::LeaseRequest::new(1, LEASE)).await.expect("an answer").len(),
+            bed.store.lease(&tower_webhook::queue::LeaseRequest::new(1, LEASE)).await.expect("an answer").len(),
             1
         );
         bed.pass(2 * LEASE).await;

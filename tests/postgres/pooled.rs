@@ -10,7 +10,7 @@ use futures_util::future::join_all;
 use sqlx::postgres::PgPoolOptions;
 use sqlx::{AssertSqlSafe, Connection, PgConnection, PgPool, Row};
 use tower::ServiceExt;
-use tower_webhook::inbox::{Filter, Inbox, LeaseRequest, Page, Parcel};
+use tower_webhook::queue::{Filter, LeaseRequest, Page, Queue, StoredRequest};
 use tower_webhook::store::{Claim, ClaimRequest, ClaimToken, Completion, Hold, PostgresStore, Store};
 use tower_webhook::testing::{TestSender, conformance};
 use tower_webhook::{HandlerError, Outcome, WebhookEvent, WebhookLayer, Worker};
@@ -30,7 +30,7 @@ async fn store_behind_a_pooler_keeps_the_contract() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn inbox_behind_a_pooler_keeps_the_contract() {
-    conformance::inbox::run(&Tables::behind_a_pooler()).await;
+    conformance::queue::run(&Tables::behind_a_pooler()).await;
 }
 
 /// Handlers that write an effect in the transaction that completes their event.
@@ -120,8 +120,8 @@ async fn use_everything(store: &PostgresStore) {
     for n in 0..3 {
         let key = key(&format!("queued_{n}"));
         let claim = ClaimRequest::new(&key, ClaimToken::random(), WEEK);
-        let parcel = Parcel::new("head", "body", SystemTime::now());
-        assert_eq!(store.accept(&claim, &parcel).await.expect("an answer"), Claim::Fresh { attempt: None });
+        let parcel = StoredRequest::new("head", "body", SystemTime::now());
+        assert_eq!(store.enqueue(&claim, &parcel).await.expect("an answer"), Claim::Fresh { attempt: None });
     }
     assert_eq!(store.waiting(9).await.expect("an answer"), 3);
     assert_eq!(store.list(&Filter::all(), &Page::first(9)).await.expect("an answer").len(), 3);
@@ -257,7 +257,7 @@ async fn worker_is_woken_past_the_pooler() {
     eventually("it is woken", async || {
         let key = key(&numbers.fetch_add(1, std::sync::atomic::Ordering::Relaxed).to_string());
         let claim = ClaimRequest::new(&key, ClaimToken::random(), WEEK);
-        bed.store.accept(&claim, &Parcel::new("head", "body", SystemTime::now())).await.expect("an answer");
+        bed.store.enqueue(&claim, &StoredRequest::new("head", "body", SystemTime::now())).await.expect("an answer");
         woken.is_finished()
     })
     .await;

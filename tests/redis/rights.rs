@@ -86,7 +86,7 @@ async fn inbox_conforms_with_the_documented_rights() {
     let servers = [RedisServer::start()];
     let pool = user(&servers[0], "webhooks", &inbox(), "rights.");
     let harness = Shifting::new(pool, &servers, "rights").await;
-    conformance::inbox::run(&harness).await;
+    conformance::queue::run(&harness).await;
     conformance::run(&harness).await;
 }
 

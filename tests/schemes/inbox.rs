@@ -8,7 +8,7 @@ use axum::http::{HeaderMap, HeaderName, Request, StatusCode, Uri};
 use axum::routing::any;
 use tower::ServiceExt;
 use tower_webhook::identity::{IdSource, TypeSource};
-use tower_webhook::inbox::{Filter, Inbox, Page};
+use tower_webhook::queue::{Filter, Page, Queue};
 use tower_webhook::rejection::Rejection;
 use tower_webhook::scheme::{Custom, Encoding, Head, HeaderPattern, Outgoing, Profile, Proof, Scheme, Template};
 use tower_webhook::secrets::{Algorithm, Key, SecretSet, Secrets};
@@ -98,7 +98,7 @@ async fn both_ways(
     let stored = inbox.list(&Filter::all(), &Page::first(10)).await.expect("an answer");
     let key = &stored.first().expect("the event").key;
     let kept = inbox.get(key).await.expect("an answer").expect("the event");
-    let head = String::from_utf8_lossy(&kept.parcel.expect("a parcel").head).into_owned();
+    let head = String::from_utf8_lossy(&kept.request.expect("a parcel").head).into_owned();
     assert_eq!(Worker::new(inbox, handlers).run_until_idle().await, 1);
     let seen = notes.lock().expect("no panic under the lock").clone();
     let [inline, worker] = <[Seen; 2]>::try_from(seen).expect("two runs");

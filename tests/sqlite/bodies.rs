@@ -4,7 +4,7 @@ use std::sync::Mutex;
 use std::time::Duration;
 
 use sqlx::AssertSqlSafe;
-use tower_webhook::inbox::{EventState, Filter, Inbox, Requeued};
+use tower_webhook::queue::{Changed, EventState, Filter, Queue};
 use tower_webhook::store::{Claim, Hold, SqliteStore, Store};
 use tower_webhook::testing::ManualClock;
 use tower_webhook::testing::conformance::{self, Harness};
@@ -44,7 +44,7 @@ impl Harness for Keeping {
 async fn inbox_without_completed_bodies_conforms() {
     for kept in [MINUTE, Duration::ZERO] {
         let harness = Keeping { clock: ManualClock::at_unix(NOW), kept, beds: Mutex::default() };
-        conformance::inbox::bodies::run(&harness, kept).await;
+        conformance::queue::bodies::run(&harness, kept).await;
     }
 }
 
@@ -66,7 +66,7 @@ async fn bodies_are_deleted_by_the_purge_and_records_stay() {
     let duplicate = store.claim(&claim(&key("7"))).await.expect("an answer");
     assert_eq!(duplicate, Claim::Completed { same_body: true });
     let requeued = store.requeue(&Filter::all(), true).await.expect("an answer");
-    assert_eq!(requeued, Requeued::new(0, 600));
+    assert_eq!(requeued, Changed::new(0).without_body(600));
 }
 
 #[tokio::test]
@@ -111,7 +111,7 @@ async fn bodies_that_are_not_kept_go_with_the_completion() {
         assert_eq!(bodies().await, i64::from(!commits));
     }
     let kept = store.get(&event).await.expect("an answer").expect("the record");
-    assert_eq!((kept.state, kept.parcel), (EventState::Completed, None));
+    assert_eq!((kept.state, kept.request), (EventState::Completed, None));
 
     accept(&store, "discarded").await;
     assert_eq!(store.discard(&Filter::one(key("discarded")), DAY).await.expect("an answer"), 1);
@@ -136,10 +136,10 @@ async fn body_of_an_event_that_another_driver_completed_goes_with_the_purge() {
     transaction.commit().await.expect("a commit");
     // The database's clock has no more than milliseconds.
     crate::bed::eventually("its time is over", async || {
-        store.get(&event).await.expect("an answer").expect("the record").parcel.is_none()
+        store.get(&event).await.expect("an answer").expect("the record").request.is_none()
     })
     .await;
-    assert_eq!(store.requeue(&Filter::all(), true).await.expect("an answer"), Requeued::new(0, 1));
+    assert_eq!(store.requeue(&Filter::all(), true).await.expect("an answer"), Changed::new(0).without_body(1));
     assert_eq!(store.purge().await.expect("a purge"), 0);
     assert_eq!(count(&pool, "webhook_events_parcels").await, 0);
 }
@@ -152,7 +152,7 @@ async fn shorter_time_holds_for_events_that_were_completed_before() {
     let event = accept(&store, "evt_1").await;
     complete(&store, &lease_one(&store).await, DAY).await;
     clock.advance(MINUTE);
-    let body = async |store: &SqliteStore| store.get(&event).await.expect("an answer").expect("the record").parcel;
+    let body = async |store: &SqliteStore| store.get(&event).await.expect("an answer").expect("the record").request;
     assert_eq!(body(&keeping(&bed, &clock, 2 * MINUTE).await).await, Some(parcel("evt_1")));
     assert_eq!(body(&keeping(&bed, &clock, MINUTE).await).await, None);
     assert_eq!(body(&store).await, Some(parcel("evt_1")), "nothing has purged it");

@@ -5,9 +5,7 @@ use std::time::Duration;
 
 use tokio::task::JoinSet;
 use tower_webhook::EventKey;
-use tower_webhook::store::{
-    Claim, ClaimRequest, ClaimToken, Completion, Enlistment, Hold, SqliteStore, Store, StoreError,
-};
+use tower_webhook::store::{Claim, ClaimRequest, Ending, Enlistment, Hold, SqliteStore, Store, StoreFuture};
 use tower_webhook::testing::ManualClock;
 use tower_webhook::testing::conformance::{self, Harness};
 
@@ -59,20 +57,28 @@ fn with_key<'a>(request: &ClaimRequest<'a>, key: &'a EventKey) -> ClaimRequest<'
 }
 
 impl Store for Prefixed {
-    async fn claim(&self, request: &ClaimRequest<'_>) -> Result<Claim, StoreError> {
-        self.store.claim(&with_key(request, &self.key(request.key))).await
+    fn claim<'a>(&'a self, request: &'a ClaimRequest<'a>) -> StoreFuture<'a, Claim> {
+        Box::pin(async move { self.store.claim(&with_key(request, &self.key(request.key))).await })
     }
 
-    async fn renew(&self, claim: &ClaimRequest<'_>) -> Result<Hold, StoreError> {
-        self.store.renew(&with_key(claim, &self.key(claim.key))).await
+    fn renew<'a>(&'a self, claim: &'a ClaimRequest<'a>) -> StoreFuture<'a, Hold> {
+        Box::pin(async move { self.store.renew(&with_key(claim, &self.key(claim.key))).await })
     }
 
-    async fn complete(&self, claim: &ClaimRequest<'_>, completion: &Completion<'_>) -> Result<Hold, StoreError> {
-        self.store.complete(&with_key(claim, &self.key(claim.key)), completion).await
-    }
-
-    async fn release(&self, key: &EventKey, token: ClaimToken) -> Result<Hold, StoreError> {
-        self.store.release(&self.key(key), token).await
+    fn settle<'a>(&'a self, claim: &'a ClaimRequest<'a>, ending: Ending<'a>) -> StoreFuture<'a, Hold> {
+        Box::pin(async move {
+            match ending {
+                Ending::Complete(completion) => {
+                    let completion = &completion;
+                    self.store.complete(&with_key(claim, &self.key(claim.key)), completion).await
+                }
+                _ => {
+                    let key = claim.key;
+                    let token = claim.token;
+                    self.store.release(&self.key(key), token).await
+                }
+            }
+        })
     }
 
     fn enlistment(&self) -> Option<Enlistment> {

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use sqlx::SqlitePool;
 use tower_webhook::EventKey;
-use tower_webhook::inbox::{Inbox, LeaseRequest, Leased, Order, Parcel};
+use tower_webhook::queue::{LeaseRequest, Leased, Order, Queue, StoredRequest};
 use tower_webhook::store::{Completion, Hold, SqliteStore, Store};
 use tower_webhook::testing::ManualClock;
 
@@ -12,8 +12,8 @@ use crate::bed::{Bed, LEASE, claim, is_fresh, key};
 
 pub(crate) const NOW: u64 = 1_700_000_000;
 
-pub(crate) fn parcel(body: &str) -> Parcel {
-    Parcel::new("POST / HTTP/1.1", body.to_owned(), std::time::UNIX_EPOCH + Duration::from_secs(NOW))
+pub(crate) fn parcel(body: &str) -> StoredRequest {
+    StoredRequest::new("POST / HTTP/1.1", body.to_owned(), std::time::UNIX_EPOCH + Duration::from_secs(NOW))
 }
 
 pub(crate) async fn accept(store: &SqliteStore, id: &str) -> EventKey {
@@ -23,7 +23,7 @@ pub(crate) async fn accept(store: &SqliteStore, id: &str) -> EventKey {
 pub(crate) async fn accept_in(store: &SqliteStore, id: &str, order: Option<Order>) -> EventKey {
     let (key, parcel) = (key(id), parcel(id));
     let parcel = order.map_or(parcel.clone(), |order| parcel.ordered(order));
-    assert!(is_fresh(store.accept(&claim(&key), &parcel).await.expect("an answer")), "{id}");
+    assert!(is_fresh(store.enqueue(&claim(&key), &parcel).await.expect("an answer")), "{id}");
     key
 }
 

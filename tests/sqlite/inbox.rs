@@ -4,7 +4,7 @@ use std::future::Future;
 use std::task::Poll;
 use std::time::{Duration, Instant};
 
-use tower_webhook::inbox::{EventState, Filter, Inbox, LeaseRequest, Page};
+use tower_webhook::queue::{EventState, Filter, LeaseRequest, Page, Queue};
 use tower_webhook::store::{Claim, ClaimRequest, ClaimToken, Hold, SqliteStore, Store, StoreErrorKind};
 use tower_webhook::testing::ManualClock;
 use tower_webhook::testing::conformance::{self, Harness};
@@ -32,7 +32,7 @@ impl Harness for Files {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn inbox_conforms() {
-    conformance::inbox::run(&Files(ManualClock::at_unix(NOW), Default::default())).await;
+    conformance::queue::run(&Files(ManualClock::at_unix(NOW), Default::default())).await;
 }
 
 #[tokio::test]
@@ -43,10 +43,10 @@ async fn accepted_event_is_there_for_whoever_opens_the_file_next() {
     // Not closed, not flushed by anybody else: the answer alone promises it.
     let other = bed.store().await;
     let kept = other.get(&event).await.expect("an answer").expect("the event");
-    assert_eq!((kept.state, kept.parcel), (EventState::Waiting, Some(parcel("evt_1"))));
+    assert_eq!((kept.state, kept.request), (EventState::Waiting, Some(parcel("evt_1"))));
     assert_eq!(other.claim(&claim(&event)).await.expect("an answer"), Claim::Accepted { same_body: true });
     let leased = lease_one(&other).await;
-    assert_eq!((leased.key, leased.parcel), (event, parcel("evt_1")));
+    assert_eq!((leased.key, leased.request), (event, parcel("evt_1")));
     assert!(lease(&store, 1).await.is_empty());
 }
 
@@ -58,11 +58,11 @@ async fn event_is_not_accepted_while_it_cannot_be_written() {
     let transaction = write_lock(&pool).await;
     let (event, parcel) = (key("evt_1"), parcel("evt_1"));
     let mine = claim(&event);
-    assert_eq!(store.accept(&mine, &parcel).await.expect_err("locked").kind(), StoreErrorKind::Locked);
+    assert_eq!(store.enqueue(&mine, &parcel).await.expect_err("locked").kind(), StoreErrorKind::Locked);
     transaction.rollback().await.expect("an end");
     assert_eq!((count(&pool, "webhook_events").await, count(&pool, "webhook_events_parcels").await), (0, 0));
-    assert!(is_fresh(store.accept(&mine, &parcel).await.expect("an answer")));
-    assert!(is_fresh(store.accept(&mine, &parcel).await.expect("an answer")), "a lost reply, asked again");
+    assert!(is_fresh(store.enqueue(&mine, &parcel).await.expect("an answer")));
+    assert!(is_fresh(store.enqueue(&mine, &parcel).await.expect("an answer")), "a lost reply, asked again");
     assert_eq!((count(&pool, "webhook_events").await, count(&pool, "webhook_events_parcels").await), (1, 1));
 }
 
@@ -97,7 +97,7 @@ async fn lease_of_large_events_takes_a_few_at_a_time() {
     let store = bed.store().await;
     for (id, size) in [("a", MIB), ("b", 2 * MIB), ("c", 2 * MIB), ("huge", 6 * MIB), ("d", 10), ("e", 10)] {
         let parcel = parcel(&"x".repeat(size));
-        assert!(is_fresh(store.accept(&claim(&key(id)), &parcel).await.expect("an answer")), "{id}");
+        assert!(is_fresh(store.enqueue(&claim(&key(id)), &parcel).await.expect("an answer")), "{id}");
     }
     for expected in [&["a", "b"][..], &["c"], &["huge"], &["d", "e"], &[]] {
         let leased = lease(&store, 64).await;
@@ -246,7 +246,7 @@ async fn accepted_event_whose_caller_left_is_not_released() {
             let (store, event) = (store.clone(), event.clone());
             async move {
                 let request = ClaimRequest::new(&event, ClaimToken::random(), LEASE);
-                store.accept(&request, &parcel("left")).await.map(|_| ())
+                store.enqueue(&request, &parcel("left")).await.map(|_| ())
             }
         });
         tokio::time::sleep(Duration::from_micros(n * 5)).await;

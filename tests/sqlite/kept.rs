@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use tower_webhook::EventKey;
-use tower_webhook::inbox::{EventState, Filter, Inbox, Order, Page, Requeued};
+use tower_webhook::queue::{Changed, EventState, Filter, Order, Page, Queue};
 use tower_webhook::store::{Claim, ClaimToken, Hold, SqliteStore, Store};
 use tower_webhook::testing::ManualClock;
 
@@ -33,7 +33,7 @@ async fn purge_keeps_dead_letters_and_the_last_applied_sequence() {
     assert_eq!(store.purge().await.expect("a purge"), 2);
     assert_eq!(count(&pool, "webhook_events_parcels").await, 2, "bodies go with their events");
     let kept = store.get(&dead.key).await.expect("an answer").expect("the dead letter");
-    assert_eq!((kept.state, kept.parcel), (EventState::Dead, Some(parcel("dead"))));
+    assert_eq!((kept.state, kept.request), (EventState::Dead, Some(parcel("dead"))));
     accept_in(&store, "sequence 6", Some(Order::of("account").sequence(6))).await;
     let leased = lease(&store, 2).await;
     assert_eq!(leased.iter().map(|leased| leased.superseded).collect::<Vec<_>>(), [false, true]);
@@ -91,8 +91,8 @@ async fn many_dead_letters_are_requeued_in_the_order_of_their_arrival() {
         events.into_iter().map(|event| event.key.id().to_owned()).collect::<Vec<_>>()
     };
     let before = ids().await;
-    assert_eq!(store.requeue(&Filter::all(), false).await.expect("an answer"), Requeued::new(MANY as u64, 0));
-    assert_eq!(store.requeue(&Filter::all(), false).await.expect("an answer"), Requeued::new(0, 0));
+    assert_eq!(store.requeue(&Filter::all(), false).await.expect("an answer"), Changed::new(MANY as u64));
+    assert_eq!(store.requeue(&Filter::all(), false).await.expect("an answer"), Changed::new(0));
     assert_eq!(ids().await, before);
     assert_eq!(store.waiting(u64::MAX).await.expect("an answer"), MANY as u64);
     assert_eq!(store.discard(&Filter::all(), DAY).await.expect("an answer"), MANY as u64);

@@ -8,7 +8,7 @@ use axum::Router;
 use axum::http::StatusCode;
 use axum::routing::post;
 use tower_webhook::WebhookEvent;
-use tower_webhook::inbox::{EventState, Filter, Inbox, LAPSED, Page};
+use tower_webhook::queue::{EventState, Filter, LAPSED, Page, Queue};
 
 use crate::bed::{Bed, eventually};
 use crate::desk::{accept, lease, parcel};
@@ -32,7 +32,7 @@ async fn accepted_events_survive_a_killed_process() {
         lease(&store, 1_000_000).await.into_iter().map(|leased| (leased.key.id().to_owned(), leased)).collect();
     println!("{} accepted, {} found", accepted.len(), leased.len());
     for id in accepted {
-        assert_eq!(leased.get(&id).expect("what was accepted").parcel, parcel(&id));
+        assert_eq!(leased.get(&id).expect("what was accepted").request, parcel(&id));
     }
 }
 

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use tower_webhook::EventKey;
-use tower_webhook::inbox::{Inbox, KindLimits, LeaseRequest, Leased, Order};
+use tower_webhook::queue::{KindLimits, LeaseRequest, Leased, Order, Queue};
 use tower_webhook::store::{ClaimRequest, ClaimToken, Hold, MemoryStore, SqliteStore, Store};
 use tower_webhook::testing::ManualClock;
 
@@ -101,10 +101,10 @@ async fn peeking_waits_for_no_lock() {
     transaction.rollback().await.expect("an end");
 }
 
-async fn accept(inbox: &impl Inbox, key: &EventKey, event_type: Option<&str>, order: Option<Order>) {
-    let parcel = order.into_iter().fold(parcel("body"), tower_webhook::inbox::Parcel::ordered);
+async fn accept(inbox: &impl Queue, key: &EventKey, event_type: Option<&str>, order: Option<Order>) {
+    let parcel = order.into_iter().fold(parcel("body"), tower_webhook::queue::StoredRequest::ordered);
     let claim = ClaimRequest::new(key, ClaimToken::random(), LEASE).event_type(event_type);
-    assert!(is_fresh(inbox.accept(&claim, &parcel).await.expect("an answer")));
+    assert!(is_fresh(inbox.enqueue(&claim, &parcel).await.expect("an answer")));
 }
 
 /// Two inboxes that are asked the same.
@@ -145,7 +145,7 @@ impl Both<'_> {
     }
 }
 
-async fn settle(inbox: &impl Inbox, leased: &Leased, settling: Settling) -> Hold {
+async fn settle(inbox: &impl Queue, leased: &Leased, settling: Settling) -> Hold {
     let hold = match settling {
         Settling::Release => inbox.release(&leased.key, leased.token).await,
         Settling::Retry(after) => inbox.retry(&leased.claim(LEASE), after, "flaky").await,

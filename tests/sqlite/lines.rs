@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use tower_webhook::inbox::{Filter, Inbox, Order};
+use tower_webhook::queue::{Filter, Order, Queue};
 use tower_webhook::store::{Hold, SqliteStore, Store};
 
 use crate::bed::{Bed, DAY, LEASE, PATIENCE, done, write_lock};

@@ -11,7 +11,7 @@ use axum::routing::post;
 use sqlx::sqlite::SqlitePool;
 use tokio::task::JoinSet;
 use tower::ServiceExt;
-use tower_webhook::inbox::{EventState, Inbox, KeptEvent};
+use tower_webhook::queue::{EventState, Queue, QueuedEvent};
 use tower_webhook::store::{Hold, SqliteStore, Store};
 use tower_webhook::testing::TestSender;
 use tower_webhook::worker::RetryPolicy;
@@ -136,7 +136,7 @@ impl Site {
         Worker::new(self.store.clone(), self.handlers.clone()).retries(pauses.longest_pause(Duration::from_millis(2)))
     }
 
-    pub(crate) async fn ends_as(&self, id: &str, state: EventState) -> KeptEvent {
+    pub(crate) async fn ends_as(&self, id: &str, state: EventState) -> QueuedEvent {
         let (worker, key) = (self.worker(), key(id));
         let kept = async || self.store.get(&key).await.expect("an answer").expect("the event");
         eventually("it ends", async || {

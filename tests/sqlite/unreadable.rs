@@ -1,7 +1,7 @@
 //! Events that another program has written, or damaged.
 
 use sqlx::SqlitePool;
-use tower_webhook::inbox::{EventState, Filter, Inbox, KindLimits, LeaseRequest, Order, Page};
+use tower_webhook::queue::{EventState, Filter, KindLimits, LeaseRequest, Order, Page, Queue};
 
 use crate::bed::{Bed, LEASE};
 use crate::desk::{accept, accept_in, lease};

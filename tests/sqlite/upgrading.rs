@@ -1,7 +1,7 @@
 //! Files that earlier releases have made.
 
 use sqlx::sqlite::SqlitePool;
-use tower_webhook::inbox::{EventState, Filter, Inbox, Page};
+use tower_webhook::queue::{EventState, Filter, Page, Queue};
 use tower_webhook::store::{Claim, Hold, SqliteStore, Store};
 use tower_webhook::{EventKey, Worker};
 
@@ -65,7 +65,7 @@ async fn file_of_an_earlier_release_is_brought_up_to_date_and_goes_on() {
     let requeued = store.requeue(&Filter::all(), true).await.expect("an answer");
     assert_eq!((requeued.events, requeued.without_body), (1, 1), "completed years ago");
     assert_eq!(store.purge().await.expect("a purge"), 0);
-    assert_eq!(store.get(&key("done")).await.expect("an answer").expect("the record").parcel, None);
+    assert_eq!(store.get(&key("done")).await.expect("an answer").expect("the record").request, None);
     let bodies = sqlx::query_scalar::<_, i64>("SELECT count(*) FROM webhook_events_parcels").fetch_one(&pool).await;
     assert_eq!(bodies.expect("a number"), 3);
     accept(&store, "new").await;

@@ -8,7 +8,7 @@ use axum::Router;
 use axum::http::StatusCode;
 use axum::routing::post;
 use tokio::sync::Semaphore;
-use tower_webhook::inbox::{EventState, Filter, Inbox};
+use tower_webhook::queue::{EventState, Filter, Queue};
 use tower_webhook::{HandlerError, WebhookEvent};
 
 use crate::bed::{Bed, eventually, key};
@@ -29,7 +29,7 @@ async fn row_38_event_that_always_fails_is_a_dead_letter_with_its_bytes() {
     }
     let kept = site.ends_as("poison", EventState::Dead).await;
     assert_eq!((runs.load(Ordering::SeqCst), kept.attempts, kept.failures.len()), (3, 3, 3));
-    assert_eq!(kept.parcel.expect("the bytes").body, body("poison"));
+    assert_eq!(kept.request.expect("the bytes").body, body("poison"));
     site.ends_as("honest", EventState::Completed).await;
     assert_eq!(site.deliver("poison").await, StatusCode::OK);
     assert_eq!(site.worker().run_until_idle().await, 0, "not even if it is delivered again");

@@ -10,7 +10,7 @@ use axum::routing::post;
 use tokio::task::JoinHandle;
 use tower::ServiceExt;
 use tower_webhook::rejection::RejectionKind;
-use tower_webhook::store::Store;
+use tower_webhook::store::IntoStore;
 use tower_webhook::testing::{ManualClock, TestSender};
 use tower_webhook::{EventKey, WebhookEvent, WebhookLayer};
 
@@ -34,7 +34,7 @@ pub struct Audited<S> {
     sender: TestSender,
 }
 
-impl<S: Store + Clone> Audited<S> {
+impl<S: IntoStore + Clone + Send + Sync + 'static> Audited<S> {
     /// With everything as it is by default, except that duplicates are told at once that the first still runs. `ledger` may be
     /// shared with another receiver.
     pub fn over(store: S, ledger: Ledger) -> Self {

@@ -2,14 +2,17 @@
 
 use std::collections::BTreeSet;
 use std::future::Future;
+use std::pin::Pin;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use tokio::sync::watch;
 use tower_webhook::EventKey;
-use tower_webhook::inbox::{Filter, Inbox, InboxCounts, KeptEvent, LeaseRequest, Leased, Page, Parcel, Requeued};
+use tower_webhook::queue::{
+    Change, Changed, Filter, LeaseRequest, Leased, Page, Queue, QueueCounts, QueuedEvent, StoredRequest,
+};
 use tower_webhook::store::{
-    Claim, ClaimRequest, ClaimToken, Completion, Enlistment, Hold, MemoryStore, Store, StoreError, StoreErrorKind,
+    Claim, ClaimRequest, Ending, Enlistment, Hold, MemoryStore, Store, StoreError, StoreErrorKind, StoreFuture,
 };
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -181,20 +184,33 @@ fn broken() -> StoreError {
 }
 
 impl Store for Faulty {
-    async fn claim(&self, request: &ClaimRequest<'_>) -> Result<Claim, StoreError> {
-        self.pass(Verb::Claim, request.key, self.inner.claim(request)).await
+    fn claim<'a>(&'a self, request: &'a ClaimRequest<'a>) -> StoreFuture<'a, Claim> {
+        Box::pin(async move { self.pass(Verb::Claim, request.key, self.inner.claim(request)).await })
     }
 
-    async fn renew(&self, claim: &ClaimRequest<'_>) -> Result<Hold, StoreError> {
-        self.pass(Verb::Renew, claim.key, self.inner.renew(claim)).await
+    fn renew<'a>(&'a self, claim: &'a ClaimRequest<'a>) -> StoreFuture<'a, Hold> {
+        Box::pin(async move { self.pass(Verb::Renew, claim.key, self.inner.renew(claim)).await })
     }
 
-    async fn complete(&self, claim: &ClaimRequest<'_>, completion: &Completion<'_>) -> Result<Hold, StoreError> {
-        self.pass(Verb::Complete, claim.key, self.inner.complete(claim, completion)).await
-    }
-
-    async fn release(&self, key: &EventKey, token: ClaimToken) -> Result<Hold, StoreError> {
-        self.pass(Verb::Release, key, self.inner.release(key, token)).await
+    fn settle<'a>(&'a self, claim: &'a ClaimRequest<'a>, ending: Ending<'a>) -> StoreFuture<'a, Hold> {
+        Box::pin(async move {
+            match ending {
+                Ending::Complete(completion) => {
+                    let completion = &completion;
+                    self.pass(Verb::Complete, claim.key, self.inner.complete(claim, completion)).await
+                }
+                Ending::Release => {
+                    let key = claim.key;
+                    let token = claim.token;
+                    self.pass(Verb::Release, key, self.inner.release(key, token)).await
+                }
+                Ending::Retry { after, reason } => {
+                    self.pass(Verb::Retry, claim.key, self.inner.retry(claim, after, reason)).await
+                }
+                Ending::Bury { reason } => self.pass(Verb::Bury, claim.key, self.inner.bury(claim, reason)).await,
+                _ => unreachable!("an ending that this store does not know"),
+            }
+        })
     }
 
     fn enlistment(&self) -> Option<Enlistment> {
@@ -202,61 +218,47 @@ impl Store for Faulty {
     }
 }
 
-impl Inbox for Faulty {
-    async fn accept(&self, claim: &ClaimRequest<'_>, parcel: &Parcel) -> Result<Claim, StoreError> {
-        self.pass(Verb::Accept, claim.key, self.inner.accept(claim, parcel)).await
+impl Queue for Faulty {
+    fn enqueue<'a>(&'a self, claim: &'a ClaimRequest<'a>, parcel: &'a StoredRequest) -> StoreFuture<'a, Claim> {
+        Box::pin(async move { self.pass(Verb::Accept, claim.key, self.inner.enqueue(claim, parcel)).await })
     }
 
-    async fn peek(&self, claim: &ClaimRequest<'_>) -> Result<Option<Claim>, StoreError> {
-        self.pass(Verb::Peek, claim.key, self.inner.peek(claim)).await
+    fn peek<'a>(&'a self, claim: &'a ClaimRequest<'a>) -> StoreFuture<'a, Option<Claim>> {
+        Box::pin(async move { self.pass(Verb::Peek, claim.key, self.inner.peek(claim)).await })
     }
 
-    async fn lease(&self, request: &LeaseRequest<'_>) -> Result<Vec<Leased>, StoreError> {
-        self.asked_for.lock().expect("no panic under the lock").push(request.limit);
-        self.pass_any(Verb::Lease, self.inner.lease(request)).await
+    fn lease<'a>(&'a self, request: &'a LeaseRequest<'a>) -> StoreFuture<'a, Vec<Leased>> {
+        Box::pin(async move {
+            self.asked_for.lock().expect("no panic under the lock").push(request.limit);
+            self.pass_any(Verb::Lease, self.inner.lease(request)).await
+        })
     }
 
-    async fn start(&self, claim: &ClaimRequest<'_>) -> Result<Hold, StoreError> {
-        self.pass(Verb::Start, claim.key, self.inner.start(claim)).await
+    fn start<'a>(&'a self, claim: &'a ClaimRequest<'a>) -> StoreFuture<'a, Hold> {
+        Box::pin(async move { self.pass(Verb::Start, claim.key, self.inner.start(claim)).await })
     }
 
-    async fn retry(&self, claim: &ClaimRequest<'_>, after: Duration, reason: &str) -> Result<Hold, StoreError> {
-        self.pass(Verb::Retry, claim.key, self.inner.retry(claim, after, reason)).await
+    fn wake(&self) -> Pin<Box<dyn Future<Output = ()> + Send + '_>> {
+        Box::pin(self.inner.wake())
     }
 
-    async fn bury(&self, claim: &ClaimRequest<'_>, reason: &str) -> Result<Hold, StoreError> {
-        self.pass(Verb::Bury, claim.key, self.inner.bury(claim, reason)).await
+    fn waiting(&self, up_to: u64) -> StoreFuture<'_, u64> {
+        Box::pin(async move { self.pass_any(Verb::Waiting, self.inner.waiting(up_to)).await })
     }
 
-    fn wake(&self) -> impl Future<Output = ()> + Send {
-        self.inner.wake()
+    fn list<'a>(&'a self, filter: &'a Filter, page: &'a Page) -> StoreFuture<'a, Vec<QueuedEvent>> {
+        Box::pin(async move { self.inner.list(filter, page).await })
     }
 
-    async fn waiting(&self, up_to: u64) -> Result<u64, StoreError> {
-        self.pass_any(Verb::Waiting, self.inner.waiting(up_to)).await
+    fn get<'a>(&'a self, key: &'a EventKey) -> StoreFuture<'a, Option<QueuedEvent>> {
+        Box::pin(async move { self.inner.get(key).await })
     }
 
-    async fn list(&self, filter: &Filter, page: &Page) -> Result<Vec<KeptEvent>, StoreError> {
-        self.inner.list(filter, page).await
+    fn change<'a>(&'a self, filter: &'a Filter, change: Change) -> StoreFuture<'a, Changed> {
+        self.inner.change(filter, change)
     }
 
-    async fn get(&self, key: &EventKey) -> Result<Option<KeptEvent>, StoreError> {
-        self.inner.get(key).await
-    }
-
-    async fn requeue(&self, filter: &Filter, completed_too: bool) -> Result<Requeued, StoreError> {
-        self.inner.requeue(filter, completed_too).await
-    }
-
-    async fn discard(&self, filter: &Filter, retention: Duration) -> Result<u64, StoreError> {
-        self.inner.discard(filter, retention).await
-    }
-
-    async fn forget(&self, filter: &Filter) -> Result<u64, StoreError> {
-        self.inner.forget(filter).await
-    }
-
-    async fn counts(&self) -> Result<InboxCounts, StoreError> {
-        self.inner.counts().await
+    fn counts(&self) -> StoreFuture<'_, QueueCounts> {
+        Box::pin(async move { self.inner.counts().await })
     }
 }

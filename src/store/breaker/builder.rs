@@ -25,8 +25,8 @@ use crate::store::Store;
 ///     .build();
 /// ```
 #[must_use = "a builder does nothing until it is built"]
-pub struct BreakerStoreBuilder<S> {
-    inner: S,
+pub struct BreakerStoreBuilder {
+    inner: Arc<dyn Store>,
     policy: Policy,
     hung_after: Duration,
     fallback: Option<usize>,
@@ -34,8 +34,8 @@ pub struct BreakerStoreBuilder<S> {
     clock: Arc<dyn Clock>,
 }
 
-impl<S: Store> BreakerStoreBuilder<S> {
-    pub(super) fn new(inner: S) -> Self {
+impl BreakerStoreBuilder {
+    pub(super) fn new(inner: Arc<dyn Store>) -> Self {
         let policy =
             Policy { failures: 5, first_cool_down: Duration::from_secs(1), longest_cool_down: Duration::from_secs(5) };
         let hung_after = Duration::from_millis(500);
@@ -96,7 +96,7 @@ impl<S: Store> BreakerStoreBuilder<S> {
 
     /// Builds the store, with its circuit closed.
     #[must_use]
-    pub fn build(self) -> BreakerStore<S> {
+    pub fn build(self) -> BreakerStore {
         let Self { inner, policy, hung_after, fallback, on_conflict, clock } = self;
         BreakerStore::from_parts(Shared {
             inner,
@@ -108,7 +108,7 @@ impl<S: Store> BreakerStoreBuilder<S> {
     }
 }
 
-impl<S> fmt::Debug for BreakerStoreBuilder<S> {
+impl fmt::Debug for BreakerStoreBuilder {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("BreakerStoreBuilder")
             .field("policy", &self.policy)

@@ -9,7 +9,7 @@ use super::conflict::{Conflict, FoundInStore};
 use super::fallback::Fallback;
 use super::journal::Record;
 use super::store::Shared;
-use crate::store::{Claim, Hold, Store, StoreError};
+use crate::store::{Claim, Hold, StoreError};
 use crate::telemetry;
 
 /// How many events are told at once: enough for a store that groups its commits, and few enough to leave it room.
@@ -19,7 +19,7 @@ const DEADLINE: Duration = Duration::from_secs(2);
 /// Between two passes over what the store did not take.
 const PAUSE: Duration = Duration::from_secs(1);
 
-impl<S: Store> Shared<S> {
+impl Shared {
     /// Starts to tell the store what was done without it, unless that is under way. There is a task as long as there is
     /// something to tell: its first claim is the probe that finds the store again when nobody else asks.
     pub(super) fn reconcile_in_background(self: &Arc<Self>) {
@@ -83,12 +83,12 @@ impl<S: Store> Shared<S> {
 }
 
 /// The task. Dropped half-way, with its runtime, it leaves its place to the next.
-struct Reconciling<S> {
-    shared: Arc<Shared<S>>,
+struct Reconciling {
+    shared: Arc<Shared>,
     ended: bool,
 }
 
-impl<S: Store> Reconciling<S> {
+impl Reconciling {
     async fn run(mut self) {
         let Some(fallback) = &self.shared.fallback else { return };
         let (mut from, mut closed) = (0, self.shared.switch.closed());
@@ -106,7 +106,7 @@ impl<S: Store> Reconciling<S> {
     }
 }
 
-impl<S> Drop for Reconciling<S> {
+impl Drop for Reconciling {
     fn drop(&mut self) {
         if let (false, Some(fallback)) = (self.ended, &self.shared.fallback) {
             fallback.stop_reconciling();

@@ -8,13 +8,17 @@ use super::fallback::{Fallback, Home};
 use super::switch::{Call, Switch, is_outage};
 use crate::EventKey;
 use crate::clock::Clock;
-use crate::store::{Claim, ClaimRequest, ClaimToken, Completion, Enlistment, Hold, Store, StoreError, StoreErrorKind};
+use crate::store::{
+    Claim, ClaimRequest, ClaimToken, Completion, Ending, Enlistment, Hold, IntoStore, Store, StoreError,
+    StoreErrorKind, StoreFuture,
+};
 
 /// Any store behind a circuit breaker; see the [module](super) for what that does and costs.
 ///
 /// Clones share one circuit and one journal.
-pub struct BreakerStore<S> {
-    shared: Arc<Shared<S>>,
+#[derive(Clone)]
+pub struct BreakerStore {
+    shared: Arc<Shared>,
 }
 
 /// How a [`BreakerStore`] has fared.
@@ -32,33 +36,33 @@ pub struct BreakerStats {
     pub conflicts: u64,
 }
 
-pub(super) struct Shared<S> {
-    pub(super) inner: S,
+pub(super) struct Shared {
+    pub(super) inner: Arc<dyn Store>,
     pub(super) switch: Switch,
     pub(super) fallback: Option<Fallback>,
     pub(super) clock: Arc<dyn Clock>,
     pub(super) hung_after: Duration,
 }
 
-impl<S: Store> BreakerStore<S> {
+impl BreakerStore {
     /// Refuses claims at once while `store` is away. No fallback.
     #[must_use]
-    pub fn new(store: S) -> Self {
+    pub fn new(store: impl IntoStore) -> Self {
         Self::builder(store).build()
     }
 
     /// With other limits, or a fallback.
-    pub fn builder(store: S) -> BreakerStoreBuilder<S> {
-        BreakerStoreBuilder::new(store)
+    pub fn builder(store: impl IntoStore) -> BreakerStoreBuilder {
+        BreakerStoreBuilder::new(store.into_store())
     }
 
-    pub(super) fn from_parts(shared: Shared<S>) -> Self {
+    pub(super) fn from_parts(shared: Shared) -> Self {
         Self { shared: Arc::new(shared) }
     }
 
     /// The store behind the breaker.
     #[must_use]
-    pub fn inner(&self) -> &S {
+    pub fn inner(&self) -> &Arc<dyn Store> {
         &self.shared.inner
     }
 
@@ -86,39 +90,57 @@ impl<S: Store> BreakerStore<S> {
     }
 }
 
-impl<S> Clone for BreakerStore<S> {
-    fn clone(&self) -> Self {
-        Self { shared: self.shared.clone() }
-    }
-}
-
-impl<S> fmt::Debug for BreakerStore<S> {
+impl fmt::Debug for BreakerStore {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("BreakerStore").field("circuit", &self.shared.switch.state()).finish_non_exhaustive()
     }
 }
 
-impl<S: Store> Store for BreakerStore<S> {
-    async fn claim(&self, request: &ClaimRequest<'_>) -> Result<Claim, StoreError> {
-        let shared = &*self.shared;
-        if let Some(fallback) = &shared.fallback {
-            return shared.claim_with(fallback, request).await;
-        }
-        match shared.switch.admit() {
-            Some(call) => call.watch(shared.inner.claim(request)).await,
-            None => Err(StoreError::new(StoreErrorKind::CircuitOpen)),
-        }
+impl Store for BreakerStore {
+    fn claim<'a>(&'a self, request: &'a ClaimRequest<'a>) -> StoreFuture<'a, Claim> {
+        Box::pin(async move {
+            let shared = &*self.shared;
+            if let Some(fallback) = &shared.fallback {
+                return shared.claim_with(fallback, request).await;
+            }
+            match shared.switch.admit() {
+                Some(call) => call.watch(shared.inner.claim(request)).await,
+                None => Err(StoreError::new(StoreErrorKind::CircuitOpen)),
+            }
+        })
     }
 
-    async fn renew(&self, claim: &ClaimRequest<'_>) -> Result<Hold, StoreError> {
-        let shared = &*self.shared;
-        match &shared.fallback {
-            Some(fallback) => shared.renew_with(fallback, claim).await,
-            None => shared.switch.settle().watch(shared.inner.renew(claim)).await,
-        }
+    fn renew<'a>(&'a self, claim: &'a ClaimRequest<'a>) -> StoreFuture<'a, Hold> {
+        Box::pin(async move {
+            let shared = &*self.shared;
+            match &shared.fallback {
+                Some(fallback) => shared.renew_with(fallback, claim).await,
+                None => shared.switch.settle().watch(shared.inner.renew(claim)).await,
+            }
+        })
     }
 
-    async fn complete(&self, claim: &ClaimRequest<'_>, completion: &Completion<'_>) -> Result<Hold, StoreError> {
+    fn settle<'a>(&'a self, claim: &'a ClaimRequest<'a>, ending: Ending<'a>) -> StoreFuture<'a, Hold> {
+        Box::pin(async move {
+            match ending {
+                Ending::Complete(completion) => self.complete_here_or_there(claim, &completion).await,
+                _ => self.release_here_or_there(claim).await,
+            }
+        })
+    }
+
+    /// The inner store's. For a claim that the fallback gave there is no row that it could change.
+    fn enlistment(&self) -> Option<Enlistment> {
+        self.shared.inner.enlistment()
+    }
+}
+
+impl BreakerStore {
+    async fn complete_here_or_there(
+        &self,
+        claim: &ClaimRequest<'_>,
+        completion: &Completion<'_>,
+    ) -> Result<Hold, StoreError> {
         let shared = &*self.shared;
         let fallback = shared.fallback.as_ref();
         if let Some(hold) = fallback.and_then(|fallback| fallback.complete(claim, completion, shared.now())) {
@@ -132,21 +154,16 @@ impl<S: Store> Store for BreakerStore<S> {
         Ok(hold)
     }
 
-    async fn release(&self, key: &EventKey, token: ClaimToken) -> Result<Hold, StoreError> {
+    async fn release_here_or_there(&self, claim: &ClaimRequest<'_>) -> Result<Hold, StoreError> {
         let shared = &*self.shared;
         match &shared.fallback {
-            Some(fallback) => shared.release_with(fallback, key, token).await,
-            None => shared.switch.settle().watch(shared.inner.release(key, token)).await,
+            Some(fallback) => shared.release_with(fallback, claim.key, claim.token).await,
+            None => shared.switch.settle().watch(shared.inner.release(claim.key, claim.token)).await,
         }
-    }
-
-    /// The inner store's. For a claim that the fallback gave there is no row that it could change.
-    fn enlistment(&self) -> Option<Enlistment> {
-        self.shared.inner.enlistment()
     }
 }
 
-impl<S: Store> Shared<S> {
+impl Shared {
     pub(super) fn now(&self) -> Instant {
         self.clock.monotonic()
     }

@@ -3,7 +3,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::MemoryStore;
-use super::queue::Queue;
+use super::queue::EventQueue;
 use super::shard::Limits;
 use crate::clock::{Clock, SystemClock};
 
@@ -40,7 +40,7 @@ impl MemoryStoreBuilder {
     /// How many events are remembered, running and completed together; 1,000,000 by default, at about 45 bytes each
     /// once they are there. Zero is taken for one.
     ///
-    /// An [inbox](crate::inbox::Inbox) has room for as many events again, which are kept whole, and for the last sequences of as
+    /// An [inbox](crate::queue::Inbox) has room for as many events again, which are kept whole, and for the last sequences of as
     /// many resources, at about 100 bytes each: choose it by the size of the bodies.
     ///
     /// Below 8,192 it is exact. Above, it is shared out over up to 16 shards, each with some headroom since keys do
@@ -81,7 +81,7 @@ impl MemoryStoreBuilder {
     pub fn build(self) -> MemoryStore {
         let shards = shard_count(self.capacity);
         let limits = limits(self.capacity, shards, self.min_retention);
-        let queue = Queue::new(self.capacity, self.completed_bodies);
+        let queue = EventQueue::new(self.capacity, self.completed_bodies);
         MemoryStore::from_parts(self.clock, self.capacity, shards, limits, queue)
     }
 }

@@ -3,7 +3,7 @@
 use std::time::{Duration, SystemTime};
 
 use crate::EventKey;
-use crate::inbox::{EventState, FailedAttempt, KeptEvent, Order, Parcel};
+use crate::queue::{EventState, FailedAttempt, Order, QueuedEvent, StoredRequest};
 use crate::store::{ClaimRequest, ClaimToken, Fingerprint};
 
 /// Both readings of the store's clock.
@@ -17,7 +17,7 @@ pub(super) struct Now {
 /// An event of the inbox.
 #[derive(Debug)]
 pub(super) struct Entry {
-    pub(super) event: KeptEvent,
+    pub(super) event: QueuedEvent,
     pub(super) token: ClaimToken,
     pub(super) fingerprint: Fingerprint,
     pub(super) started_at: SystemTime,
@@ -45,11 +45,11 @@ pub(super) struct Retired {
 
 impl Entry {
     /// An event that arrives now, and is due at once.
-    pub(super) fn new(claim: &ClaimRequest<'_>, parcel: &Parcel, arrival: u64, now: Now) -> Self {
-        let mut event = KeptEvent::new(claim.key.clone(), arrival, parcel.received_at);
+    pub(super) fn new(claim: &ClaimRequest<'_>, request: &StoredRequest, arrival: u64, now: Now) -> Self {
+        let mut event = QueuedEvent::new(claim.key.clone(), arrival, request.received_at);
         event.event_type = claim.event_type.map(Box::from);
         event.due_at = Some(now.wall);
-        event.parcel = Some(parcel.clone());
+        event.request = Some(request.clone());
         Self {
             event,
             token: claim.token,
@@ -68,13 +68,13 @@ impl Entry {
     }
 
     pub(super) fn order(&self) -> Option<&Order> {
-        self.event.parcel.as_ref()?.order.as_ref()
+        self.event.request.as_ref()?.order.as_ref()
     }
 
     /// Leases the event under a new token.
     pub(super) fn lease(&mut self, lease: Duration, now: Now) {
         if self.event.state == EventState::Running {
-            self.failed(crate::inbox::LAPSED, now);
+            self.failed(crate::queue::LAPSED, now);
         } else {
             self.due = (self.until, self.event.due_at);
         }
@@ -112,7 +112,7 @@ impl Entry {
 
     /// When something of a completed event goes: its body, if that is kept for `bodies` only, or all of it.
     pub(super) fn next_end(&self, bodies: Duration) -> Duration {
-        match self.event.parcel {
+        match self.event.request {
             Some(_) => self.until.min(self.ended.saturating_add(bodies)),
             None => self.until,
         }

@@ -8,7 +8,7 @@ use super::leasable::{Leasable, Place};
 use super::line::Lines;
 use super::waiting::Waiting;
 use crate::EventKey;
-use crate::inbox::EventState;
+use crate::queue::EventState;
 
 /// What depends on the states of events. An entry is taken out before it changes and put in afterwards.
 #[derive(Debug)]

@@ -5,12 +5,12 @@ use std::collections::{BTreeSet, BinaryHeap, HashMap};
 use std::ops::Bound;
 use std::time::Duration;
 
-use crate::inbox::{KindRooms, LeaseRequest};
+use crate::queue::{KindRooms, LeaseRequest};
 
 /// When an event is due, or when its lease ends, and its number in the order of arrival.
 pub(super) type Place = (Duration, u64);
 
-/// The type of an event, as [`KeptEvent`](crate::inbox::KeptEvent) has it.
+/// The type of an event, as [`QueuedEvent`](crate::queue::QueuedEvent) has it.
 type EventType = Option<Box<str>>;
 
 /// Sets of places, one for each endpoint and type: a lease looks at one event of every kind that it has no room for, however
@@ -133,7 +133,7 @@ mod tests {
     use std::cell::Cell;
 
     use super::*;
-    use crate::inbox::KindLimits;
+    use crate::queue::KindLimits;
 
     const NOW: Duration = Duration::from_secs(10);
 

@@ -1,21 +1,19 @@
 //! The queue, as operators see it.
 
-use std::time::Duration;
-
 use super::entry::Now;
-use super::queue::Queue;
+use super::queue::EventQueue;
 use crate::EventKey;
-use crate::inbox::{EventState, Filter, InboxCounts, KeptEvent, Page, Requeued};
+use crate::queue::{Change, Changed, EventState, Filter, Page, QueueCounts, QueuedEvent};
 
 const DISCARDED: &str = "discarded by an operator";
 
-impl Queue {
+impl EventQueue {
     pub(super) fn waiting(&self, up_to: u64) -> u64 {
         up_to.min(self.index.waiting.len() as u64)
     }
 
-    pub(super) fn counts(&mut self, now: Now) -> InboxCounts {
-        InboxCounts {
+    pub(super) fn counts(&mut self, now: Now) -> QueueCounts {
+        QueueCounts {
             waiting: self.index.waiting.len() as u64,
             running: self.index.running as u64,
             completed: self.index.completed() as u64,
@@ -24,22 +22,35 @@ impl Queue {
         }
     }
 
-    pub(super) fn list(&self, filter: &Filter, page: &Page) -> Vec<KeptEvent> {
+    pub(super) fn list(&self, filter: &Filter, page: &Page) -> Vec<QueuedEvent> {
         let after = page.after.map_or(0, |last| last.saturating_add(1));
         let events = self.events(filter, after).take(page.limit);
-        events.map(|event| KeptEvent { failures: Vec::new(), parcel: None, ..event.clone() }).collect()
+        events.map(|event| QueuedEvent { failures: Vec::new(), request: None, ..event.clone() }).collect()
     }
 
-    pub(super) fn get(&self, key: &EventKey) -> Option<KeptEvent> {
+    pub(super) fn get(&self, key: &EventKey) -> Option<QueuedEvent> {
         self.entries.get(key).map(|entry| entry.event.clone())
     }
 
-    pub(super) fn requeue(&mut self, filter: &Filter, states: &[EventState], now: Now) -> Requeued {
-        let mut requeued = Requeued::default();
-        for key in self.matching(filter, states) {
+    pub(super) fn change(&mut self, filter: &Filter, change: Change, now: Now) -> Changed {
+        let keys = self.matching(filter, change.states());
+        match change {
+            Change::Requeue { .. } => return self.requeue(keys, now),
+            Change::Discard { retention } => {
+                keys.iter()
+                    .for_each(|key| self.change_one(key, now, |entry| entry.complete(DISCARDED, retention, now)));
+            }
+            Change::Forget => keys.iter().for_each(|key| self.remove(key)),
+        }
+        Changed::new(keys.len() as u64)
+    }
+
+    fn requeue(&mut self, keys: Vec<EventKey>, now: Now) -> Changed {
+        let mut requeued = Changed::default();
+        for key in keys {
             let arrival = self.next_arrival();
             let Some(entry) = self.entries.get_mut(&key) else { continue };
-            if entry.event.parcel.is_none() {
+            if entry.event.request.is_none() {
                 requeued.without_body += 1;
                 continue;
             }
@@ -52,27 +63,13 @@ impl Queue {
         requeued
     }
 
-    pub(super) fn discard(&mut self, filter: &Filter, retention: Duration, now: Now) -> u64 {
-        let keys = self.matching(filter, &[EventState::Waiting, EventState::Dead]);
-        for key in &keys {
-            self.change(key, now, |entry| entry.complete(DISCARDED, retention, now));
-        }
-        keys.len() as u64
-    }
-
-    pub(super) fn forget(&mut self, filter: &Filter) -> u64 {
-        let keys = self.matching(filter, &[EventState::Completed, EventState::Dead]);
-        keys.iter().for_each(|key| self.remove(key));
-        keys.len() as u64
-    }
-
     fn matching(&self, filter: &Filter, states: &[EventState]) -> Vec<EventKey> {
         let events = self.events(filter, 0).filter(|event| states.contains(&event.state));
         events.map(|event| event.key.clone()).collect()
     }
 
     /// Events that match, from an arrival on. One that is asked for by its key is not searched for.
-    fn events(&self, filter: &Filter, from: u64) -> impl Iterator<Item = &KeptEvent> {
+    fn events(&self, filter: &Filter, from: u64) -> impl Iterator<Item = &QueuedEvent> {
         let (one, all) = match &filter.key {
             Some(key) => (self.entries.get(key).map(|entry| &entry.event), None),
             None => (None, Some(self.index.arrivals.range(from..))),

@@ -6,14 +6,14 @@ use std::time::Duration;
 use super::entry::{Entry, Now, Retired};
 use super::index::Index;
 use crate::EventKey;
-use crate::inbox::{EventState, LeaseRequest, Leased, Parcel};
-use crate::store::{Claim, ClaimRequest, ClaimToken, Completion, Hold};
+use crate::queue::{EventState, LeaseRequest, Leased, StoredRequest};
+use crate::store::{Claim, ClaimRequest, ClaimToken, Completion, Ending, Hold};
 
 /// How many completed events are kept whole, for operators. Of older ones only the record that tells duplicates is.
 const COMPLETED_KEPT: usize = 10_000;
 
 #[derive(Debug)]
-pub(super) struct Queue {
+pub(super) struct EventQueue {
     pub(super) entries: HashMap<EventKey, Entry>,
     pub(super) index: Index,
     last_arrival: u64,
@@ -22,7 +22,7 @@ pub(super) struct Queue {
     pub(super) filling: bool,
 }
 
-impl Queue {
+impl EventQueue {
     /// A queue that remembers the sequences of up to `marks` resources without events, and the bodies of completed events for
     /// `bodies`.
     pub(super) fn new(marks: usize, bodies: Duration) -> Self {
@@ -52,7 +52,7 @@ impl Queue {
                 continue;
             }
             self.index.take(entry);
-            entry.event.parcel = None;
+            entry.event.request = None;
             self.index.put(entry, now);
         }
     }
@@ -74,9 +74,9 @@ impl Queue {
     }
 
     /// Puts an event in that is not here.
-    pub(super) fn insert(&mut self, claim: &ClaimRequest<'_>, parcel: &Parcel, now: Now) {
+    pub(super) fn insert(&mut self, claim: &ClaimRequest<'_>, request: &StoredRequest, now: Now) {
         let arrival = self.next_arrival();
-        self.entries.insert(claim.key.clone(), Entry::new(claim, parcel, arrival, now));
+        self.entries.insert(claim.key.clone(), Entry::new(claim, request, arrival, now));
         self.arrive(claim.key, now);
     }
 
@@ -88,34 +88,43 @@ impl Queue {
     }
 
     pub(super) fn renew(&mut self, claim: &ClaimRequest<'_>, now: Now) -> Option<Hold> {
-        self.settle(claim.key, claim.token, now, |entry| {
+        self.change_held(claim.key, claim.token, now, |entry| {
             entry.until = now.elapsed.saturating_add(claim.lease);
         })
     }
 
     /// Renews, and notes down that the handler is about to be called.
     pub(super) fn start(&mut self, claim: &ClaimRequest<'_>, now: Now) -> Option<Hold> {
-        self.settle(claim.key, claim.token, now, |entry| {
+        self.change_held(claim.key, claim.token, now, |entry| {
             entry.started = true;
             entry.until = now.elapsed.saturating_add(claim.lease);
         })
     }
 
-    pub(super) fn complete(&mut self, claim: &ClaimRequest<'_>, completion: &Completion<'_>, now: Now) -> Option<Hold> {
+    pub(super) fn settle(&mut self, claim: &ClaimRequest<'_>, ending: Ending<'_>, now: Now) -> Option<Hold> {
+        match ending {
+            Ending::Complete(completion) => self.complete(claim, &completion, now),
+            Ending::Release => self.release(claim.key, claim.token, now),
+            Ending::Retry { after, reason } => self.retry(claim, after, reason, now),
+            Ending::Bury { reason } => self.bury(claim, reason, now),
+        }
+    }
+
+    fn complete(&mut self, claim: &ClaimRequest<'_>, completion: &Completion<'_>, now: Now) -> Option<Hold> {
         if completion.failed {
             return self.bury(claim, completion.summary, now);
         }
         let again = self.is_settled(claim, EventState::Completed);
         again.or_else(|| {
-            self.settle(claim.key, claim.token, now, |entry| {
+            self.change_held(claim.key, claim.token, now, |entry| {
                 entry.applied = true;
                 entry.complete(completion.summary, completion.retention, now);
             })
         })
     }
 
-    pub(super) fn release(&mut self, key: &EventKey, token: ClaimToken, now: Now) -> Option<Hold> {
-        self.settle(key, token, now, |entry| {
+    fn release(&mut self, key: &EventKey, token: ClaimToken, now: Now) -> Option<Hold> {
+        self.change_held(key, token, now, |entry| {
             entry.event.state = EventState::Waiting;
             entry.event.attempts -= 1;
             entry.started = false;
@@ -123,9 +132,9 @@ impl Queue {
         })
     }
 
-    pub(super) fn retry(&mut self, claim: &ClaimRequest<'_>, after: Duration, reason: &str, now: Now) -> Option<Hold> {
+    fn retry(&mut self, claim: &ClaimRequest<'_>, after: Duration, reason: &str, now: Now) -> Option<Hold> {
         self.is_settled(claim, EventState::Waiting).or_else(|| {
-            self.settle(claim.key, claim.token, now, |entry| {
+            self.change_held(claim.key, claim.token, now, |entry| {
                 entry.failed(reason, now);
                 entry.event.state = EventState::Waiting;
                 entry.event.due_at = now.wall.checked_add(after);
@@ -134,9 +143,9 @@ impl Queue {
         })
     }
 
-    pub(super) fn bury(&mut self, claim: &ClaimRequest<'_>, reason: &str, now: Now) -> Option<Hold> {
+    fn bury(&mut self, claim: &ClaimRequest<'_>, reason: &str, now: Now) -> Option<Hold> {
         self.is_settled(claim, EventState::Dead)
-            .or_else(|| self.settle(claim.key, claim.token, now, |entry| entry.bury(reason, now)))
+            .or_else(|| self.change_held(claim.key, claim.token, now, |entry| entry.bury(reason, now)))
     }
 
     /// Whether there are more completed events than are kept whole.
@@ -172,7 +181,7 @@ impl Queue {
     }
 
     /// Changes an event, and whatever depends on its state.
-    pub(super) fn change(&mut self, key: &EventKey, now: Now, change: impl FnOnce(&mut Entry)) {
+    pub(super) fn change_one(&mut self, key: &EventKey, now: Now, change: impl FnOnce(&mut Entry)) {
         let Some(entry) = self.entries.get_mut(key) else { return };
         self.index.take(entry);
         change(entry);
@@ -198,9 +207,9 @@ impl Queue {
 
     fn lease_one(&mut self, arrival: u64, lease: Duration, now: Now) -> Option<Leased> {
         let key = self.index.arrivals.get(&arrival)?.clone();
-        self.change(&key, now, |entry| entry.lease(lease, now));
+        self.change_one(&key, now, |entry| entry.lease(lease, now));
         let entry = self.entries.get(&key)?;
-        let mut leased = Leased::new(key, entry.token, entry.event.parcel.clone()?);
+        let mut leased = Leased::new(key, entry.token, entry.event.request.clone()?);
         leased.attempt = entry.event.attempts;
         leased.event_type = entry.event.event_type.clone();
         leased.fingerprint = entry.fingerprint;
@@ -210,12 +219,18 @@ impl Queue {
     }
 
     /// Changes a running event that `token` holds; `None` if the event is not in the inbox.
-    fn settle(&mut self, key: &EventKey, token: ClaimToken, now: Now, change: impl FnOnce(&mut Entry)) -> Option<Hold> {
+    fn change_held(
+        &mut self,
+        key: &EventKey,
+        token: ClaimToken,
+        now: Now,
+        change: impl FnOnce(&mut Entry),
+    ) -> Option<Hold> {
         let entry = self.entries.get(key)?;
         if entry.event.state != EventState::Running || entry.token != token {
             return Some(Hold::Lost);
         }
-        self.change(key, now, change);
+        self.change_one(key, now, change);
         Some(Hold::Held)
     }
 

@@ -8,11 +8,11 @@ use tokio::sync::Notify;
 use super::MemoryStoreBuilder;
 use super::entry::{Now, Retired};
 use super::hash::{KeyHash, KeyHasher};
-use super::queue::Queue;
+use super::queue::EventQueue;
 use super::record::Record;
 use super::shard::{Bid, Crossing, Limits, Shard};
 use crate::clock::Clock;
-use crate::store::{Claim, ClaimRequest, ClaimToken, Completion, Hold, Store, StoreError};
+use crate::store::{Claim, ClaimRequest, ClaimToken, Completion, Ending, Hold, Store, StoreError, StoreFuture};
 use crate::{EventKey, telemetry};
 
 /// Remembers events in this process's memory: nothing to install, gone with the process.
@@ -23,7 +23,7 @@ use crate::{EventKey, telemetry};
 /// can go, new events are refused with [`StoreErrorKind::Full`](crate::store::StoreErrorKind::Full). A claim that lapsed
 /// more than `min_retention` ago without anybody coming back to it is no longer live. From 80 % on there is a warning.
 ///
-/// As an [inbox](crate::inbox::Inbox) it keeps events whole, as many as the capacity says, beside the records. The bound
+/// As an [inbox](crate::queue::Inbox) it keeps events whole, as many as the capacity says, beside the records. The bound
 /// is on their number, not on their size: of bodies of up to 1 MiB each, a capacity of 10,000 may take 10 GiB.
 ///
 /// Of an event's id and body it keeps hashes: 128 bits of the key, 32 of the fingerprint that `same_body` compares, and
@@ -55,7 +55,7 @@ pub struct MemoryStats {
     /// Completed events of the inbox of which only the record was kept on, before their retention was over: they are still
     /// recognised, but not listed, and cannot be requeued.
     pub retired: u64,
-    /// Resources without events in the inbox whose last [sequence](crate::inbox::Order::sequence) is remembered.
+    /// Resources without events in the inbox whose last [sequence](crate::queue::Order::sequence) is remembered.
     pub sequences: usize,
     /// Sequences forgotten to make room for those of other resources. An older event of such a resource that arrives late is run
     /// instead of skipped: if this grows, and senders are that late, raise the capacity.
@@ -73,7 +73,7 @@ pub(super) struct Shared {
     /// Whether anything was ever accepted: without an inbox nothing is paid for one.
     queues: AtomicBool,
     /// Locked before any shard.
-    pub(super) queue: Mutex<Queue>,
+    pub(super) queue: Mutex<EventQueue>,
     pub(super) arrived: Notify,
 }
 
@@ -136,7 +136,7 @@ impl MemoryStore {
         capacity: usize,
         shards: usize,
         limits: Limits,
-        queue: Queue,
+        queue: EventQueue,
     ) -> Self {
         let shards = (0..shards).map(|_| Mutex::new(Shard::new(limits))).collect();
         let (hasher, origin) = (KeyHasher::new(), clock.monotonic());
@@ -168,42 +168,45 @@ impl fmt::Debug for MemoryStore {
 }
 
 impl Store for MemoryStore {
-    async fn claim(&self, request: &ClaimRequest<'_>) -> Result<Claim, StoreError> {
-        if !self.shared.has_queue() {
-            let answer = self.shared.claim(request);
-            // Nearly always. Otherwise the very first event was accepted just now, perhaps this one.
-            if !self.shared.has_queue() || !matches!(answer, Ok(Claim::Fresh { .. })) {
-                return answer;
+    fn claim<'a>(&'a self, request: &'a ClaimRequest<'a>) -> StoreFuture<'a, Claim> {
+        Box::pin(async move {
+            if !self.shared.has_queue() {
+                let answer = self.shared.claim(request);
+                // Nearly always. Otherwise the very first event was accepted just now, perhaps this one.
+                if !self.shared.has_queue() || !matches!(answer, Ok(Claim::Fresh { .. })) {
+                    return answer;
+                }
+                let _ = self.shared.release(request.key, request.token);
             }
-            let _ = self.shared.release(request.key, request.token);
-        }
-        // Kept locked: what is claimed here must not be accepted meanwhile.
-        let (queue, _) = self.shared.queue();
-        match queue.answer(request) {
-            Some(answer) => Ok(answer),
-            None => self.shared.claim(request),
-        }
+            // Kept locked: what is claimed here must not be accepted meanwhile.
+            let (queue, _) = self.shared.queue();
+            match queue.answer(request) {
+                Some(answer) => Ok(answer),
+                None => self.shared.claim(request),
+            }
+        })
     }
 
-    async fn renew(&self, claim: &ClaimRequest<'_>) -> Result<Hold, StoreError> {
-        if let Some(hold) = self.shared.settle_queued(|queue, now| queue.renew(claim, now)) {
-            return Ok(hold);
-        }
-        Ok(self.shared.on_shard(claim.key, |shard, key, now| shard.renew(&key, claim.token, claim.lease, now)))
+    fn renew<'a>(&'a self, claim: &'a ClaimRequest<'a>) -> StoreFuture<'a, Hold> {
+        Box::pin(async move {
+            if let Some(hold) = self.shared.settle_queued(|queue, now| queue.renew(claim, now)) {
+                return Ok(hold);
+            }
+            Ok(self.shared.on_shard(claim.key, |shard, key, now| shard.renew(&key, claim.token, claim.lease, now)))
+        })
     }
 
-    async fn complete(&self, claim: &ClaimRequest<'_>, completion: &Completion<'_>) -> Result<Hold, StoreError> {
-        if let Some(hold) = self.shared.settle_queued(|queue, now| queue.complete(claim, completion, now)) {
-            return Ok(hold);
-        }
-        Ok(self.shared.complete(claim, completion))
-    }
-
-    async fn release(&self, key: &EventKey, token: ClaimToken) -> Result<Hold, StoreError> {
-        if let Some(hold) = self.shared.settle_queued(|queue, now| queue.release(key, token, now)) {
-            return Ok(hold);
-        }
-        Ok(self.shared.release(key, token))
+    fn settle<'a>(&'a self, claim: &'a ClaimRequest<'a>, ending: Ending<'a>) -> StoreFuture<'a, Hold> {
+        Box::pin(async move {
+            if let Some(hold) = self.shared.settle_queued(|queue, now| queue.settle(claim, ending, now)) {
+                return Ok(hold);
+            }
+            Ok(match ending {
+                Ending::Complete(completion) => self.shared.complete(claim, &completion),
+                Ending::Release => self.shared.release(claim.key, claim.token),
+                Ending::Retry { .. } | Ending::Bury { .. } => Hold::Lost,
+            })
+        })
     }
 }
 
@@ -248,7 +251,7 @@ impl Shared {
     }
 
     /// The queue, which is there from now on.
-    pub(super) fn open_queue(&self) -> (MutexGuard<'_, Queue>, Now) {
+    pub(super) fn open_queue(&self) -> (MutexGuard<'_, EventQueue>, Now) {
         let queue = self.queue();
         self.queues.store(true, Ordering::SeqCst);
         queue

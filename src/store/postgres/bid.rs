@@ -11,7 +11,7 @@ use super::parcel::Kept;
 use super::settle::Settle;
 use super::text::{milliseconds, storable};
 use crate::EventKey;
-use crate::inbox::Parcel;
+use crate::queue::StoredRequest;
 use crate::store::{Claim, ClaimRequest, ClaimToken, Fingerprint};
 
 /// One claim, as it is asked for in a batch.
@@ -72,7 +72,7 @@ pub(super) enum Said {
 }
 
 impl Bid {
-    pub(super) fn new(request: &ClaimRequest<'_>, parcel: Option<&Parcel>) -> Self {
+    pub(super) fn new(request: &ClaimRequest<'_>, parcel: Option<&StoredRequest>) -> Self {
         Self {
             key: request.key.clone(),
             token: request.token,

@@ -117,8 +117,8 @@ impl PostgresStoreBuilder {
 
     /// How long an inbox keeps heads and bodies of completed events; by default as long as their records.
     ///
-    /// After this time, counted from the completion on the server's clock, [`get`](crate::inbox::Inbox::get) and
-    /// [`requeue`](crate::inbox::Inbox::requeue) treat them as gone, and the next purge removes them from the table. The record stays
+    /// After this time, counted from the completion on the server's clock, [`get`](crate::queue::Queue::get) and
+    /// [`requeue`](crate::queue::Queue::requeue) treat them as gone, and the next purge removes them from the table. The record stays
     /// until its retention is over, and still recognises duplicates. With zero, the statement that completes an event removes them,
     /// [`complete_in`](crate::WebhookEvent::complete_in) included; [`COMPLETE_SQL`](super::COMPLETE_SQL) knows nothing of it. Waiting,
     /// running and dead events keep theirs.

@@ -33,7 +33,7 @@
 //!
 //! # The inbox
 //!
-//! An event that is [accepted](crate::inbox::Inbox::accept) is a row of the same table, with the request in it, and committed
+//! An event that is [accepted](crate::queue::Queue::enqueue) is a row of the same table, with the request in it, and committed
 //! before the sender is answered. A worker's lease is a running claim like any other, so
 //! [`complete_in`](crate::WebhookEvent::complete_in) works from a worker, too. Rows that are claimed inline have none of the inbox's
 //! columns, and are in none of its indexes.
@@ -54,7 +54,7 @@
 //! - Workers of all instances are woken by `NOTIFY`, sent after the commit and from a connection of its own: inside of the transaction
 //!   it would have all commits of the database wait for each other. One that is lost costs its event a worker's
 //!   [poll interval](crate::Worker::poll_every).
-//! - Of one [order](crate::inbox::Order), a unique index lets one event run at a time. Those behind it are out of the index of what is due until
+//! - Of one [order](crate::queue::Order), a unique index lets one event run at a time. Those behind it are out of the index of what is due until
 //!   their turn. Orders longer than 1,024 bytes are written as their beginning and their hash.
 //! - Completed events keep their bodies for as long as their records, or [for a shorter time](PostgresStoreBuilder::keep_completed_bodies).
 //! - Dead letters are kept until somebody decides. Of an order with sequences, the highest one that was completed is kept for

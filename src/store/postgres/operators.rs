@@ -11,7 +11,7 @@ use super::schema::{DELETE_SQL, WHICH};
 use super::table::TableName;
 use super::text::{milliseconds, storable, within_reach};
 use crate::EventKey;
-use crate::inbox::{EventState, Filter, InboxCounts, KeptEvent, Page, from_unix_millis, log, unix_millis};
+use crate::queue::{Change, EventState, Filter, Page, QueueCounts, QueuedEvent, from_unix_millis, log, unix_millis};
 
 /// What operators ask, about a store's table. Few ask, so it is the pool's connections that answer.
 #[derive(Clone)]
@@ -27,8 +27,8 @@ pub(super) struct OperatorsSql {
 /// What has expired is gone, whether it is purged yet or not.
 const REMEMBERED: &str = " AND (expires_at IS NULL OR expires_at > now())";
 
-/// What an operator has changed.
-pub(super) struct Changed {
+/// The rows that an operator has changed.
+pub(super) struct ChangedRows {
     pub(super) events: u64,
     /// The orders of those events.
     pub(super) orders: Vec<String>,
@@ -62,7 +62,7 @@ impl OperatorsSql {
         }
     }
 
-    pub(super) async fn list(&self, access: &Access, filter: &Filter, page: &Page) -> Result<Vec<KeptEvent>, Fault> {
+    pub(super) async fn list(&self, access: &Access, filter: &Filter, page: &Page) -> Result<Vec<QueuedEvent>, Fault> {
         let mut statement = self.list.of(filter, &EventState::ALL, PgArguments::default());
         statement.push(REMEMBERED);
         if let Some(after) = page.after {
@@ -74,48 +74,42 @@ impl OperatorsSql {
         Ok(rows.iter().filter_map(|row| kept(row).ok()).collect())
     }
 
-    pub(super) async fn get(&self, access: &Access, key: &EventKey) -> Result<Option<KeptEvent>, Fault> {
+    pub(super) async fn get(&self, access: &Access, key: &EventKey) -> Result<Option<QueuedEvent>, Fault> {
         let statement = sqlx::query(AssertSqlSafe(self.get.clone())).bind(key.as_str());
         let rows = access.fetch_all(statement).await?;
         Ok(rows.first().map(whole).transpose()?)
     }
 
-    pub(super) async fn requeue(
-        &self,
-        access: &Access,
-        filter: &Filter,
-        states: &[EventState],
-    ) -> Result<Changed, Fault> {
-        let mut statement = self.requeue.of(filter, states, PgArguments::default());
-        statement.push(REMEMBERED);
-        self.requeue.change(access, statement).await
-    }
-
-    pub(super) async fn discard(
-        &self,
-        access: &Access,
-        filter: &Filter,
-        retention: Duration,
-    ) -> Result<Changed, Fault> {
+    pub(super) async fn change(&self, access: &Access, filter: &Filter, change: Change) -> Result<ChangedRows, Fault> {
         let mut arguments = PgArguments::default();
-        arguments.add(milliseconds(retention)).map_err(sqlx::Error::Encode)?;
-        let statement = self.discard.of(filter, &[EventState::Waiting, EventState::Dead], arguments);
-        self.discard.change(access, statement).await
+        let which = match change {
+            Change::Requeue { .. } => &self.requeue,
+            Change::Discard { retention } => {
+                arguments.add(milliseconds(retention)).map_err(sqlx::Error::Encode)?;
+                &self.discard
+            }
+            Change::Forget => return self.forget(access, filter).await,
+        };
+        let mut statement = which.of(filter, change.states(), arguments);
+        if matches!(change, Change::Requeue { .. }) {
+            statement.push(REMEMBERED);
+        }
+        which.change(access, statement).await
     }
 
-    pub(super) async fn forget(&self, access: &Access, filter: &Filter) -> Result<u64, Fault> {
-        let states = [EventState::Completed, EventState::Dead];
-        let mut statement = self.forget.of(filter, &states, PgArguments::default());
+    async fn forget(&self, access: &Access, filter: &Filter) -> Result<ChangedRows, Fault> {
+        let mut statement = self.forget.of(filter, Change::Forget.states(), PgArguments::default());
         statement.push(&*self.forget.after);
         let row = access.fetch_one(statement.build().persistent(false)).await?;
-        Ok(row.try_get::<i64, _>(0)?.unsigned_abs())
+        let events = row.try_get::<i64, _>(0)?.unsigned_abs();
+        Ok(ChangedRows { events, orders: Vec::new(), without_body: 0 })
     }
 
-    pub(super) async fn counts(&self, access: &Access) -> Result<InboxCounts, Fault> {
+    pub(super) async fn counts(&self, access: &Access) -> Result<QueueCounts, Fault> {
         let row = access.fetch_one(sqlx::query(AssertSqlSafe(self.counts.clone()))).await?;
         let count = |column| row.try_get::<i64, _>(column).map(i64::unsigned_abs);
         let oldest: Option<i64> = row.try_get("oldest")?;
-        Ok(InboxCounts {
+        Ok(QueueCounts {
             waiting: count("waiting")?,
             running: count("running")?,
             completed: count("completed")?,
@@ -127,11 +121,11 @@ impl OperatorsSql {
 }
 
 impl Which {
-    async fn change(&self, access: &Access, mut statement: QueryBuilder<Postgres>) -> Result<Changed, Fault> {
+    async fn change(&self, access: &Access, mut statement: QueryBuilder<Postgres>) -> Result<ChangedRows, Fault> {
         statement.push(&*self.after);
         let row = access.fetch_one(statement.build().persistent(false)).await?;
         let without_body: i64 = row.try_get(2)?;
-        Ok(Changed {
+        Ok(ChangedRows {
             events: row.try_get::<i64, _>(0)?.unsigned_abs(),
             orders: row.try_get(1)?,
             without_body: without_body.unsigned_abs(),
@@ -179,13 +173,13 @@ fn written(state: EventState) -> &'static str {
     }
 }
 
-fn kept(row: &PgRow) -> Result<KeptEvent, sqlx::Error> {
+fn kept(row: &PgRow) -> Result<QueuedEvent, sqlx::Error> {
     let key = EventKey::parse(row.try_get("key")?).ok_or_else(|| sqlx::Error::Decode("no key of an event".into()))?;
     let state: &str = row.try_get("state")?;
     let state = EventState::ALL.into_iter().find(|known| written(*known) == state);
     let time = |column| row.try_get::<Option<i64>, _>(column).map(|time| time.map(from_unix_millis));
     let arrival: i64 = row.try_get("arrival")?;
-    let mut event = KeptEvent::new(key, arrival.unsigned_abs(), from_unix_millis(row.try_get("received")?));
+    let mut event = QueuedEvent::new(key, arrival.unsigned_abs(), from_unix_millis(row.try_get("received")?));
     event.state = state.ok_or_else(|| sqlx::Error::Decode("no state of an event".into()))?;
     event.event_type = row.try_get::<Option<String>, _>("event_type")?.map(Into::into);
     (event.due_at, event.processed_at) = (time("due")?, time("processed")?);
@@ -194,11 +188,11 @@ fn kept(row: &PgRow) -> Result<KeptEvent, sqlx::Error> {
     Ok(event)
 }
 
-fn whole(row: &PgRow) -> Result<KeptEvent, sqlx::Error> {
+fn whole(row: &PgRow) -> Result<QueuedEvent, sqlx::Error> {
     let mut event = kept(row)?;
     event.failures = log::read(row.try_get::<Option<&str>, _>("failures")?.unwrap_or_default());
     if !row.try_get::<bool, _>("without_body")? {
-        event.parcel = Some(parcel::read(row)?);
+        event.request = Some(parcel::read(row)?);
     }
     Ok(event)
 }

@@ -4,7 +4,7 @@ use sqlx::Row as _;
 use sqlx::postgres::PgRow;
 
 use super::text::{storable, within_reach};
-use crate::inbox::{Order, Parcel, from_unix_millis, unix_millis};
+use crate::queue::{Order, StoredRequest, from_unix_millis, unix_millis};
 
 /// The longest order that is written as it is: a row of an index holds no more than a few thousand bytes.
 const LONGEST_ORDER: usize = 1_024;
@@ -24,7 +24,7 @@ pub(super) struct Kept {
 }
 
 impl Kept {
-    pub(super) fn of(parcel: &Parcel) -> Self {
+    pub(super) fn of(parcel: &StoredRequest) -> Self {
         Self {
             received_ms: within_reach(unix_millis(parcel.received_at)),
             head: parcel.head.clone(),
@@ -41,10 +41,10 @@ impl Kept {
 }
 
 /// The parcel of a row, by the names of its columns.
-pub(super) fn read(row: &PgRow) -> Result<Parcel, sqlx::Error> {
+pub(super) fn read(row: &PgRow) -> Result<StoredRequest, sqlx::Error> {
     let bytes = |column| row.try_get::<Option<Vec<u8>>, _>(column).map(Option::unwrap_or_default);
     let received_at = from_unix_millis(row.try_get("received")?);
-    let mut parcel = Parcel::new(bytes("head")?, bytes("body")?, received_at);
+    let mut parcel = StoredRequest::new(bytes("head")?, bytes("body")?, received_at);
     if let Some(key) = row.try_get::<Option<String>, _>("order_key")? {
         parcel.order = Some(Order { key: key.into(), sequence: row.try_get("sequence")? });
     }

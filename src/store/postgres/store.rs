@@ -20,10 +20,10 @@ use super::settle::{Settle, Settled};
 use super::settles::Settles;
 use super::waiting::Waiting;
 use crate::EventKey;
-use crate::inbox::Parcel;
+use crate::queue::StoredRequest;
 use crate::store::group::Group;
 use crate::store::{
-    Claim, ClaimRequest, ClaimToken, Completion, Dialect, Enlistment, Hold, Store, StoreError, StoreErrorKind,
+    Claim, ClaimRequest, Dialect, Ending, Enlistment, Hold, Store, StoreError, StoreErrorKind, StoreFuture,
 };
 
 /// How long it is waited before a row that another transaction has in hand is asked for again. What this store's own
@@ -133,7 +133,11 @@ impl PostgresStore {
     }
 
     /// Claims an event, to run it at once or to keep its parcel for a worker.
-    pub(super) async fn bid(&self, request: &ClaimRequest<'_>, parcel: Option<&Parcel>) -> Result<Claim, StoreError> {
+    pub(super) async fn bid(
+        &self,
+        request: &ClaimRequest<'_>,
+        parcel: Option<&StoredRequest>,
+    ) -> Result<Claim, StoreError> {
         self.shared.purge.nudge();
         let mut pauses = PAUSES.into_iter();
         loop {
@@ -150,7 +154,7 @@ impl PostgresStore {
     }
 
     /// Asks until the row is nobody else's, or for as long as is sensible: then `held`, which is for a row that somebody holds.
-    pub(super) async fn settle(
+    pub(super) async fn settle_row(
         &self,
         question: impl Fn() -> Settle + Send,
         held: impl FnOnce() -> Result<Hold, StoreError> + Send,
@@ -174,21 +178,27 @@ impl Shared {
 }
 
 impl Store for PostgresStore {
-    async fn claim(&self, request: &ClaimRequest<'_>) -> Result<Claim, StoreError> {
-        self.bid(request, None).await
+    fn claim<'a>(&'a self, request: &'a ClaimRequest<'a>) -> StoreFuture<'a, Claim> {
+        Box::pin(async move { self.bid(request, None).await })
     }
 
-    async fn renew(&self, claim: &ClaimRequest<'_>) -> Result<Hold, StoreError> {
-        // Whoever holds the row keeps everybody else from taking the claim over.
-        self.settle(|| Settle::renew(claim), || Ok(Hold::Held)).await
+    fn renew<'a>(&'a self, claim: &'a ClaimRequest<'a>) -> StoreFuture<'a, Hold> {
+        Box::pin(async move {
+            // Whoever holds the row keeps everybody else from taking the claim over.
+            self.settle_row(|| Settle::renew(claim), || Ok(Hold::Held)).await
+        })
     }
 
-    async fn complete(&self, claim: &ClaimRequest<'_>, completion: &Completion<'_>) -> Result<Hold, StoreError> {
-        self.settle(|| Settle::complete(claim, completion), locked).await
-    }
-
-    async fn release(&self, key: &EventKey, token: ClaimToken) -> Result<Hold, StoreError> {
-        self.settle(|| Settle::release(key, token), locked).await
+    fn settle<'a>(&'a self, claim: &'a ClaimRequest<'a>, ending: Ending<'a>) -> StoreFuture<'a, Hold> {
+        Box::pin(async move {
+            let settle = || match ending {
+                Ending::Complete(completion) => Settle::complete(claim, &completion),
+                Ending::Release => Settle::release(claim.key, claim.token),
+                Ending::Retry { after, reason } => Settle::retry(claim, after, reason),
+                Ending::Bury { reason } => Settle::bury(claim, reason),
+            };
+            self.settle_row(settle, locked).await
+        })
     }
 
     fn enlistment(&self) -> Option<Enlistment> {

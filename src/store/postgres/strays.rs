@@ -10,7 +10,7 @@ use super::settle::Settle;
 use super::settles::Settles;
 use super::text::milliseconds;
 use crate::EventKey;
-use crate::inbox::Leased;
+use crate::queue::Leased;
 use crate::store::ClaimToken;
 use crate::store::group::Group;
 use crate::store::handed::PutBack;

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use super::parcel;
 use super::text::milliseconds;
-use crate::inbox::{KindLimits, KindRooms, LAPSED, LeaseRequest};
+use crate::queue::{KindLimits, KindRooms, LAPSED, LeaseRequest};
 use crate::store::ClaimToken;
 
 /// More than this are not leased in one statement.

@@ -105,7 +105,7 @@ impl RedisStoreBuilder {
     /// their records, which is the [retention](crate::WebhookLayer::retention). Zero deletes them at completion.
     ///
     /// The record stays for the retention in any case, and tells duplicates. An event whose body is gone cannot be
-    /// [requeued](crate::inbox::Inbox::requeue), and is counted there.
+    /// [requeued](crate::queue::Queue::requeue), and is counted there.
     pub fn keep_completed_bodies(mut self, time: Duration) -> Self {
         self.completed_bodies = Some(time);
         self

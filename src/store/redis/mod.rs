@@ -59,7 +59,7 @@
 //!
 //! # The inbox
 //!
-//! The store is an [`Inbox`](crate::inbox::Inbox), on Redis 7.0 or Valkey. One script claims the event and adds it to a stream
+//! The store is an [`Inbox`](crate::queue::Inbox), on Redis 7.0 or Valkey. One script claims the event and adds it to a stream
 //! and to what is due, together with others that came at the same time. When that is answered, the sender may forget the event, and
 //! whether Redis remembers it is a matter of its configuration:
 //!
@@ -102,7 +102,7 @@
 //! they pass through no script: they are written with a time to live, for an event that is new, and the script that accepts the event
 //! takes that away. A lease takes 4 MiB of them at the most, unless a single one is larger, and asks for large ones one by one.
 //! What operators do is done to 50 events at a time. Listing dead events is quick, and so is listing running ones up to a thousand;
-//! other listings, and [`forget`](crate::inbox::Inbox::forget) of completed events, go through the stream. Counting looks at no event
+//! other listings, and [`forget`](crate::queue::Queue::forget) of completed events, go through the stream. Counting looks at no event
 //! but the first few that are due.
 //!
 //! **A script that fails**, for want of a right or because of a key of another type, is not rolled back. It notes down which events it
@@ -112,7 +112,7 @@
 //!
 //! **Memory**: an accepted event takes its parcel and about 550 bytes until its retention is over, or for ever if it is a dead letter;
 //! [`keep_completed_bodies`](RedisStoreBuilder::keep_completed_bodies) lets the parcel end earlier. Leases and counts clear expired ones
-//! away, and where there are many, a task goes on with it. Of every [order](crate::inbox::Order) with a sequence, the last one that was
+//! away, and where there are many, a task goes on with it. Of every [order](crate::queue::Order) with a sequence, the last one that was
 //! applied is kept for good.
 //!
 //! # What is in Redis

@@ -14,7 +14,7 @@ use super::replicas::Replicas;
 use super::script::{self, Call, Flags, Script};
 use super::{RedisPool, RedisStoreBuilder};
 use crate::store::group::Group;
-use crate::store::{Claim, ClaimRequest, ClaimToken, Completion, Fingerprint, Hold, Store, StoreError};
+use crate::store::{Claim, ClaimRequest, Completion, Ending, Fingerprint, Hold, Store, StoreError, StoreFuture};
 use crate::{EventKey, telemetry};
 
 /// Remembers events in Redis: any number of instances act as one receiver.
@@ -72,50 +72,43 @@ impl RedisStore {
 }
 
 impl Store for RedisStore {
-    async fn claim(&self, request: &ClaimRequest<'_>) -> Result<Claim, StoreError> {
-        let answer = self.shared.claim(request).await?;
-        let Some(found) = answer.found else {
-            if let Err(fault) = answer.confirmed {
-                // If this fails too, the lease ends by itself.
-                let _ = self.release(request.key, request.token).await;
-                return Err(fault.into());
+    fn claim<'a>(&'a self, request: &'a ClaimRequest<'a>) -> StoreFuture<'a, Claim> {
+        Box::pin(async move {
+            let answer = self.shared.claim(request).await?;
+            let Some(found) = answer.found else {
+                if let Err(fault) = answer.confirmed {
+                    // If this fails too, the lease ends by itself.
+                    let _ = self.release(request.key, request.token).await;
+                    return Err(fault.into());
+                }
+                return Ok(Claim::Fresh { attempt: None });
+            };
+            Ok(found.answers(request.fingerprint))
+        })
+    }
+
+    fn renew<'a>(&'a self, claim: &'a ClaimRequest<'a>) -> StoreFuture<'a, Hold> {
+        Box::pin(async move {
+            if let Some(hold) = self.shared.renew_leased(claim).await? {
+                return Ok(hold);
             }
-            return Ok(Claim::Fresh { attempt: None });
-        };
-        Ok(found.answers(request.fingerprint))
+            let answer =
+                self.shared.put(&script::PUT, Way::InOrder, claim, &record::running(claim), claim.lease).await?;
+            Ok(if answer.found.is_none() { Hold::Held } else { Hold::Lost })
+        })
     }
 
-    async fn renew(&self, claim: &ClaimRequest<'_>) -> Result<Hold, StoreError> {
-        if let Some(hold) = self.shared.renew_leased(claim).await? {
-            return Ok(hold);
-        }
-        let answer = self.shared.put(&script::PUT, Way::InOrder, claim, &record::running(claim), claim.lease).await?;
-        Ok(if answer.found.is_none() { Hold::Held } else { Hold::Lost })
-    }
-
-    async fn complete(&self, claim: &ClaimRequest<'_>, completion: &Completion<'_>) -> Result<Hold, StoreError> {
-        if let Some(hold) = self.shared.complete_leased(claim, completion).await? {
-            return Ok(hold);
-        }
-        let value = record::settled(claim, completion);
-        let put = self.shared.either(&script::PUT, &script::PUT_OR_REPEAT);
-        let answer = self.shared.put(put, Way::Replicated, claim, &value, completion.retention).await?;
-        // What is found here is settled, or runs under another token.
-        if answer.found.is_some_and(|found| found.token != claim.token) {
-            return Ok(Hold::Lost);
-        }
-        answer.confirmed?;
-        Ok(Hold::Held)
-    }
-
-    async fn release(&self, key: &EventKey, token: ClaimToken) -> Result<Hold, StoreError> {
-        if let Some(hold) = self.shared.release_leased(key, token).await? {
-            return Ok(hold);
-        }
-        let (key, holder) = (self.shared.key(key), record::holder(token));
-        let answer = self.shared.run(Way::Shared, &script::DROP.call(&key, &[holder.as_bytes()])).await;
-        let answer = answer.and_then(Answer::read)?;
-        Ok(if answer.found.is_none() { Hold::Held } else { Hold::Lost })
+    fn settle<'a>(&'a self, claim: &'a ClaimRequest<'a>, ending: Ending<'a>) -> StoreFuture<'a, Hold> {
+        Box::pin(async move {
+            if let Some(hold) = self.shared.settle_leased(claim, &ending).await? {
+                return Ok(hold);
+            }
+            match ending {
+                Ending::Complete(completion) => self.shared.complete(claim, &completion).await,
+                Ending::Release => self.shared.release(claim).await,
+                Ending::Retry { .. } | Ending::Bury { .. } => Ok(Hold::Lost),
+            }
+        })
     }
 }
 
@@ -179,6 +172,25 @@ impl Record {
 }
 
 impl Shared {
+    async fn complete(&self, claim: &ClaimRequest<'_>, completion: &Completion<'_>) -> Result<Hold, StoreError> {
+        let value = record::settled(claim, completion);
+        let put = self.either(&script::PUT, &script::PUT_OR_REPEAT);
+        let answer = self.put(put, Way::Replicated, claim, &value, completion.retention).await?;
+        // What is found here is settled, or runs under another token.
+        if answer.found.is_some_and(|found| found.token != claim.token) {
+            return Ok(Hold::Lost);
+        }
+        answer.confirmed?;
+        Ok(Hold::Held)
+    }
+
+    async fn release(&self, claim: &ClaimRequest<'_>) -> Result<Hold, StoreError> {
+        let (key, holder) = (self.key(claim.key), record::holder(claim.token));
+        let answer = self.run(Way::Shared, &script::DROP.call(&key, &[holder.as_bytes()])).await;
+        let answer = answer.and_then(Answer::read)?;
+        Ok(if answer.found.is_none() { Hold::Held } else { Hold::Lost })
+    }
+
     pub(super) async fn claim(&self, request: &ClaimRequest<'_>) -> Result<Answer, Fault> {
         let value = record::running(request);
         if !self.claims_by_script.load(Ordering::Relaxed) {

@@ -7,7 +7,7 @@ use super::question::Question;
 use super::reader::Reader;
 use super::store::unless_locked_for;
 use super::writer::Writer;
-use crate::inbox::Leased;
+use crate::queue::Leased;
 use crate::store::group::{Answers, Engine, Group};
 use crate::store::handed::{Handed, PutBack};
 

@@ -16,7 +16,7 @@ use super::statements::{Statement, prepared};
 use super::table::Table;
 use super::time::{Now, millis};
 use crate::EventKey;
-use crate::inbox::{KindLimits, LAPSED, LeaseRequest, Leased, Order, Parcel, from_unix_millis};
+use crate::queue::{KindLimits, LAPSED, LeaseRequest, Leased, Order, StoredRequest, from_unix_millis};
 use crate::store::{ClaimToken, Fingerprint};
 use crate::telemetry;
 
@@ -191,9 +191,9 @@ fn event(row: &SqliteRow) -> Result<Leased, sqlx::Error> {
 }
 
 /// Empty, if somebody has deleted it: a worker makes that a dead letter.
-pub(super) fn parcel(row: &SqliteRow) -> Result<Parcel, sqlx::Error> {
+pub(super) fn parcel(row: &SqliteRow) -> Result<StoredRequest, sqlx::Error> {
     let bytes = |column| row.try_get::<Option<Vec<u8>>, _>(column).map(|bytes| Bytes::from(bytes.unwrap_or_default()));
-    let parcel = Parcel::new(bytes("head")?, bytes("body")?, from_unix_millis(row.try_get("received_at")?));
+    let parcel = StoredRequest::new(bytes("head")?, bytes("body")?, from_unix_millis(row.try_get("received_at")?));
     let Some(key) = row.try_get::<Option<&str>, _>("order_key")? else { return Ok(parcel) };
     let mut order = Order::of(key);
     order.sequence = row.try_get("sequence")?;

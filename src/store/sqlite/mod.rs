@@ -19,7 +19,7 @@
 //!
 //! # The inbox
 //!
-//! An event of the [inbox](crate::inbox) is a row of the same table, with a number in the order of arrival; one that a worker has
+//! An event of the [inbox](crate::queue) is a row of the same table, with a number in the order of arrival; one that a worker has
 //! leased is a running claim like any other. What is large, or of no interest to claims, is elsewhere:
 //!
 //! | table | holds |

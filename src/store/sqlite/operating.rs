@@ -4,23 +4,15 @@ use super::bodies::Bodies;
 use super::queued::NEVER;
 use super::schema;
 use super::table::Table;
-use super::time::Now;
+use super::time::{Now, millis};
 use super::viewing::{Fragment, Value};
+use crate::queue::Change;
 use crate::store::ClaimToken;
 
 /// How many events one statement changes.
 pub(super) const CHANGED_AT_ONCE: u64 = 1_000;
 
 const DISCARDED: &str = "discarded by an operator";
-
-/// What is done with the events that are meant.
-#[derive(Clone, Copy)]
-pub(super) enum Change {
-    Requeue,
-    /// And remember it for so many milliseconds.
-    Discard(i64),
-    Forget,
-}
 
 /// Changes the first of those that match, as far as they had arrived by `last`: what comes back meanwhile is not meant.
 pub(super) fn change(
@@ -34,7 +26,7 @@ pub(super) fn change(
     let mut fragment = Fragment::default();
     let limits = [Value::Number(last), Value::Number(CHANGED_AT_ONCE.cast_signed())];
     match change {
-        Change::Requeue => {
+        Change::Requeue { .. } => {
             // Under nobody's token: whoever gave it up must not be taken for the one that puts it back.
             fragment.push(
                 &format!(
@@ -51,7 +43,7 @@ pub(super) fn change(
             fragment.push(&format!(" WHERE {table}.rowid = anew.id"), []);
             return fragment;
         }
-        Change::Discard(retention) => fragment.push(
+        Change::Discard { retention } => fragment.push(
             &format!(
                 "UPDATE {table} SET state = 'completed', token = ?, due_at = NULL, processed_at = ?, summary = ?, \
                  expires_at = ?, version = version + 1{}",
@@ -61,7 +53,7 @@ pub(super) fn change(
                 Value::Bytes(ClaimToken::random().as_bytes().to_vec()),
                 Value::Number(now.wall),
                 Value::Text(DISCARDED.to_owned()),
-                Value::Number(now.wall + retention),
+                Value::Number(now.wall + millis(retention)),
             ],
         ),
         Change::Forget => fragment.push(&format!("DELETE FROM {table}"), []),

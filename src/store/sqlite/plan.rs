@@ -6,7 +6,7 @@ use super::question::{Answer, Question, Verb};
 use super::queued::Arrival;
 use super::record::{self, Record};
 use super::time::Now;
-use crate::inbox::Parcel;
+use crate::queue::StoredRequest;
 use crate::random;
 use crate::store::StoreError;
 
@@ -53,7 +53,7 @@ impl<'a> Plan<'a> {
     }
 
     /// The parcels of those that have arrived, the first of them as this number.
-    pub(super) fn parcels(&self, first: i64) -> Vec<(i64, Arc<Parcel>)> {
+    pub(super) fn parcels(&self, first: i64) -> Vec<(i64, Arc<StoredRequest>)> {
         let queued = self.changed.values().filter_map(|record| record.queued.as_ref());
         queued.filter_map(|queued| Some((queued.arrival.number(first), queued.parcel.clone()?))).collect()
     }
@@ -156,7 +156,7 @@ mod tests {
     #[test]
     fn of_two_acceptances_in_one_batch_one_wins_and_the_numbers_are_in_the_order_of_the_questions() {
         let [first, second] = ["a", "b"].map(|id| EventKey::new("/hook", None, id));
-        let parcel = Parcel::new("head", "body", std::time::UNIX_EPOCH);
+        let parcel = StoredRequest::new("head", "body", std::time::UNIX_EPOCH);
         let batch = [&second, &second, &first].map(|key| Question::accept(&claim(key), &parcel));
         let plan = Plan::new(&batch, &Stored::new(), &now());
         assert!(plan.queues() && plan.stirs());

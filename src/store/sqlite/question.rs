@@ -3,7 +3,7 @@ use std::time::Duration;
 
 use super::time::millis;
 use crate::EventKey;
-use crate::inbox::Parcel;
+use crate::queue::StoredRequest;
 use crate::store::{Claim, ClaimRequest, ClaimToken, Completion, Fingerprint, Hold};
 
 /// What a batch is asked about one key.
@@ -20,7 +20,7 @@ pub(super) enum Verb {
     Renew(Bid),
     Complete(Bid, Done),
     Release,
-    Accept(Bid, Arc<Parcel>),
+    Accept(Bid, Arc<StoredRequest>),
     Start(Bid),
     /// Not before so many milliseconds have passed, and why.
     Retry(i64, Arc<str>),
@@ -73,7 +73,7 @@ impl Question {
         Self::new(key, token, Verb::Release)
     }
 
-    pub(super) fn accept(claim: &ClaimRequest<'_>, parcel: &Parcel) -> Self {
+    pub(super) fn accept(claim: &ClaimRequest<'_>, parcel: &StoredRequest) -> Self {
         Self::new(claim.key, claim.token, Verb::Accept(Bid::of(claim), Arc::new(parcel.clone())))
     }
 

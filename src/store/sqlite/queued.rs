@@ -5,7 +5,7 @@ use std::sync::Arc;
 use super::question::{Answer, Bid, Done};
 use super::record::{Decision, HELD_ALREADY, LOST, Record, State, held};
 use super::time::Now;
-use crate::inbox::{Parcel, log, unix_millis};
+use crate::queue::{StoredRequest, log, unix_millis};
 use crate::store::{Claim, ClaimToken};
 
 /// When what is waiting, running or dead expires.
@@ -25,7 +25,7 @@ pub(super) struct Queued {
     /// What is added to the log, behind the time at which the attempt began: when it ended, and why.
     pub(super) failure: Option<Arc<str>>,
     /// What is kept, of an event that has only just arrived.
-    pub(super) parcel: Option<Arc<Parcel>>,
+    pub(super) parcel: Option<Arc<StoredRequest>>,
 }
 
 /// An event's number in the order of arrival.
@@ -53,7 +53,7 @@ impl Queued {
 }
 
 /// An event that is in the inbox from now on.
-pub(super) fn arrived(token: ClaimToken, bid: &Bid, parcel: &Arc<Parcel>, now: &Now) -> Record {
+pub(super) fn arrived(token: ClaimToken, bid: &Bid, parcel: &Arc<StoredRequest>, now: &Now) -> Record {
     let queued = Queued {
         arrival: Arrival::After(0),
         due_at: Some(now.lease),

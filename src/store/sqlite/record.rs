@@ -5,7 +5,7 @@ use std::sync::Arc;
 use super::question::{Answer, Bid, Done, Question, Verb};
 use super::queued::{self, Queued};
 use super::time::Now;
-use crate::inbox::Parcel;
+use crate::queue::StoredRequest;
 use crate::store::{Claim, ClaimToken, Fingerprint, Hold};
 
 /// How long there is a trace of a claim that was released, or that lapsed and that nobody came back for: its attempts go on
@@ -105,7 +105,7 @@ fn claim(stored: Option<&Record>, token: ClaimToken, bid: &Bid, now: &Now) -> De
 }
 
 /// Free to keep, if it is free to claim.
-fn accept(stored: Option<&Record>, token: ClaimToken, bid: &Bid, parcel: &Arc<Parcel>, now: &Now) -> Decision {
+fn accept(stored: Option<&Record>, token: ClaimToken, bid: &Bid, parcel: &Arc<StoredRequest>, now: &Now) -> Decision {
     match claim(stored, token, bid, now) {
         (Answer::Claim(Claim::Fresh { .. }), _) => {
             (Answer::Claim(Claim::Fresh { attempt: None }), Some(queued::arrived(token, bid, parcel, now)))

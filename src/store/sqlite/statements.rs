@@ -13,7 +13,7 @@ use super::schema;
 use super::table::Table;
 use super::time::Now;
 use crate::EventKey;
-use crate::inbox::Parcel;
+use crate::queue::StoredRequest;
 use crate::store::group::LARGEST_BATCH;
 use crate::store::{ClaimToken, Fingerprint};
 
@@ -130,7 +130,7 @@ impl Statements {
     }
 
     /// Keeps the parcels of events that arrive as these numbers.
-    pub(super) fn keep(&self, parcels: impl ExactSizeIterator<Item = (i64, Arc<Parcel>)>) -> Statement {
+    pub(super) fn keep(&self, parcels: impl ExactSizeIterator<Item = (i64, Arc<StoredRequest>)>) -> Statement {
         let statement = prepared(&self.keeps[size(parcels.len())]);
         parcels.fold(statement, |statement, (id, parcel)| {
             statement.bind(id).bind(parcel.head.to_vec()).bind(parcel.body.to_vec())

@@ -13,11 +13,10 @@ use super::leaving::Leaving;
 use super::question::{Answer, Question};
 use super::reader::Reader;
 use super::writer::Writer;
-use crate::EventKey;
 use crate::clock::LONGEST;
 use crate::store::group::Group;
 use crate::store::{
-    Claim, ClaimRequest, ClaimToken, Completion, Dialect, Enlistment, Hold, Store, StoreError, StoreErrorKind,
+    Claim, ClaimRequest, Dialect, Ending, Enlistment, Hold, Store, StoreError, StoreErrorKind, StoreFuture,
 };
 
 const FIRST_PAUSE: Duration = Duration::from_millis(2);
@@ -48,7 +47,7 @@ const LONGEST_PAUSE: Duration = Duration::from_millis(50);
 /// container, which sets its clock back, its own of before seem to hold on for as long as it had been up. Do not share a file
 /// among containers like these, and have them see the machine's `/proc/uptime`.
 ///
-/// Clones share one connection, and two others to look at the [inbox](crate::inbox::Inbox) that this store is, too: one for what
+/// Clones share one connection, and two others to look at the [inbox](crate::queue::Inbox) that this store is, too: one for what
 /// takes no time, and one for operators' lists and counts.
 #[derive(Clone)]
 pub struct SqliteStore {
@@ -167,23 +166,29 @@ where
 }
 
 impl Store for SqliteStore {
-    async fn claim(&self, request: &ClaimRequest<'_>) -> Result<Claim, StoreError> {
-        let leaving = Leaving::new(&self.group, Question::release(request.key, request.token));
-        let answer = self.ask(Question::claim(request)).await;
-        leaving.stays();
-        Ok(answer?.into_claim())
+    fn claim<'a>(&'a self, request: &'a ClaimRequest<'a>) -> StoreFuture<'a, Claim> {
+        Box::pin(async move {
+            let leaving = Leaving::new(&self.group, Question::release(request.key, request.token));
+            let answer = self.ask(Question::claim(request)).await;
+            leaving.stays();
+            Ok(answer?.into_claim())
+        })
     }
 
-    async fn renew(&self, claim: &ClaimRequest<'_>) -> Result<Hold, StoreError> {
-        Ok(self.ask(Question::renew(claim)).await?.into_hold())
+    fn renew<'a>(&'a self, claim: &'a ClaimRequest<'a>) -> StoreFuture<'a, Hold> {
+        Box::pin(async move { Ok(self.ask(Question::renew(claim)).await?.into_hold()) })
     }
 
-    async fn complete(&self, claim: &ClaimRequest<'_>, completion: &Completion<'_>) -> Result<Hold, StoreError> {
-        Ok(self.ask(Question::complete(claim, completion)).await?.into_hold())
-    }
-
-    async fn release(&self, key: &EventKey, token: ClaimToken) -> Result<Hold, StoreError> {
-        Ok(self.ask(Question::release(key, token)).await?.into_hold())
+    fn settle<'a>(&'a self, claim: &'a ClaimRequest<'a>, ending: Ending<'a>) -> StoreFuture<'a, Hold> {
+        Box::pin(async move {
+            let question = match ending {
+                Ending::Complete(completion) => Question::complete(claim, &completion),
+                Ending::Release => Question::release(claim.key, claim.token),
+                Ending::Retry { after, reason } => Question::retry(claim, after, reason),
+                Ending::Bury { reason } => Question::bury(claim, reason),
+            };
+            Ok(self.ask(question).await?.into_hold())
+        })
     }
 
     fn enlistment(&self) -> Option<Enlistment> {

@@ -11,7 +11,7 @@ use super::statements::Statement;
 use super::table::Table;
 use super::time::Now;
 use crate::EventKey;
-use crate::inbox::{EventState, Filter, InboxCounts, KeptEvent, Page, from_unix_millis, log, unix_millis};
+use crate::queue::{EventState, Filter, Page, QueueCounts, QueuedEvent, from_unix_millis, log, unix_millis};
 
 const COLUMNS: &str =
     "key, event_type, state, boot, due_at, received_at, processed_at, attempts, summary, arrival, order_key, sequence";
@@ -174,8 +174,8 @@ pub(super) fn counts(table: &Table, now: &Now) -> Fragment {
     fragment
 }
 
-pub(super) fn read_counts(rows: &[SqliteRow], now: &Now) -> Result<InboxCounts, sqlx::Error> {
-    let mut counts = InboxCounts::default();
+pub(super) fn read_counts(rows: &[SqliteRow], now: &Now) -> Result<QueueCounts, sqlx::Error> {
+    let mut counts = QueueCounts::default();
     for row in rows {
         let number = row.try_get::<i64, _>("number")?.unsigned_abs();
         match state(row)? {
@@ -193,10 +193,10 @@ pub(super) fn read_counts(rows: &[SqliteRow], now: &Now) -> Result<InboxCounts, 
 }
 
 /// An event as it is listed. None of a row whose key this crate did not write.
-pub(super) fn read_listed(row: &SqliteRow, now: &Now) -> Result<Option<KeptEvent>, sqlx::Error> {
+pub(super) fn read_listed(row: &SqliteRow, now: &Now) -> Result<Option<QueuedEvent>, sqlx::Error> {
     let Some(key) = EventKey::parse(row.try_get("key")?) else { return Ok(None) };
     let arrival = row.try_get::<i64, _>("arrival")?.unsigned_abs();
-    let mut event = KeptEvent::new(key, arrival, from_unix_millis(row.try_get("received_at")?));
+    let mut event = QueuedEvent::new(key, arrival, from_unix_millis(row.try_get("received_at")?));
     event.state = state(row)?;
     event.event_type = row.try_get::<Option<&str>, _>("event_type")?.map(Into::into);
     event.processed_at = row.try_get::<Option<i64>, _>("processed_at")?.map(from_unix_millis);
@@ -212,11 +212,11 @@ pub(super) fn read_listed(row: &SqliteRow, now: &Now) -> Result<Option<KeptEvent
 }
 
 /// An event with everything that is kept of it.
-pub(super) fn read_whole(row: &SqliteRow, now: &Now) -> Result<Option<KeptEvent>, sqlx::Error> {
+pub(super) fn read_whole(row: &SqliteRow, now: &Now) -> Result<Option<QueuedEvent>, sqlx::Error> {
     let Some(mut event) = read_listed(row, now)? else { return Ok(None) };
     event.failures = row.try_get::<Option<&str>, _>("failures")?.map(log::read).unwrap_or_default();
     if row.try_get::<Option<&[u8]>, _>("body")?.is_some() {
-        event.parcel = Some(leasing::parcel(row)?);
+        event.request = Some(leasing::parcel(row)?);
     }
     Ok(Some(event))
 }

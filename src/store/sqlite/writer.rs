@@ -13,7 +13,7 @@ use super::plan::{Plan, Stored};
 use super::question::{Answer, Question};
 use super::statements::{self, PURGED_AT_ONCE, Statement, Statements};
 use super::time::Times;
-use crate::inbox::Leased;
+use crate::queue::Leased;
 use crate::store::group::{Answers, Engine};
 
 /// How often traffic purges, unless there is more to purge than goes at once.

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use tokio::task::JoinSet;
-use tower_webhook::inbox::{Filter, Inbox, Parcel};
+use tower_webhook::queue::{Filter, Queue, StoredRequest};
 use tower_webhook::store::{Claim, ClaimRequest, ClaimToken, RedisStore, StoreErrorKind};
 
 use super::site::{LEASE, PREFIX, accept, lease, listed, now, store_on};
@@ -129,7 +129,7 @@ async fn large_events_are_accepted_one_by_one() {
         accepting.spawn(async move {
             let key = key(&n.to_string());
             let claim = ClaimRequest::new(&key, ClaimToken::random(), LEASE);
-            store.accept(&claim, &Parcel::new("a head", vec![b'x'; 2 << 20], now())).await
+            store.enqueue(&claim, &StoredRequest::new("a head", vec![b'x'; 2 << 20], now())).await
         });
     }
     for claim in accepting.join_all().await {

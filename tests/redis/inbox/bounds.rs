@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use tokio::task::JoinSet;
 use tower_webhook::EventKey;
-use tower_webhook::inbox::{EventState, Filter, Inbox, KindLimits, LeaseRequest, Leased, Page, Parcel};
+use tower_webhook::queue::{EventState, Filter, KindLimits, LeaseRequest, Leased, Page, Queue, StoredRequest};
 use tower_webhook::store::{Claim, ClaimRequest, ClaimToken, Completion, Hold, RedisStore, Store};
 
 use super::site::{LEASE, PREFIX, RETENTION, now, parcel};
@@ -61,10 +61,10 @@ fn calls(runs: &[Run], name: &str) -> usize {
     most(runs).get(name).unwrap_or_else(|| panic!("{name} has not run")).calls
 }
 
-async fn accept_parcel(store: &RedisStore, id: &str, event_type: &str, parcel: &Parcel) {
+async fn accept_parcel(store: &RedisStore, id: &str, event_type: &str, parcel: &StoredRequest) {
     let key = EventKey::new("/hooks", None, id);
     let claim = ClaimRequest::new(&key, ClaimToken::random(), LEASE).event_type(Some(event_type));
-    let claim = store.accept(&claim, parcel).await;
+    let claim = store.enqueue(&claim, parcel).await;
     assert!(matches!(claim, Ok(Claim::Fresh { .. })), "{claim:?}");
 }
 
@@ -105,7 +105,7 @@ async fn large_bodies_pass_through_no_script() {
     let (store, mut monitor) = (store_on(&server), Monitor::on(&server));
     let body = vec![b'x'; 25 * MIB];
     let accept = async |id: &str, body: &[u8]| {
-        accept_parcel(&store, id, "test.event", &Parcel::new("a head", body.to_vec(), now())).await;
+        accept_parcel(&store, id, "test.event", &StoredRequest::new("a head", body.to_vec(), now())).await;
     };
     accept("small", b"{}").await;
     for n in 0..3 {
@@ -122,7 +122,7 @@ async fn large_bodies_pass_through_no_script() {
         let leased = lease(&store, 64).await;
         // While the parcels are there, the monitor knows how long they are.
         runs.extend(monitor.runs());
-        let bytes: usize = leased.iter().map(|leased| leased.parcel.body.len()).sum();
+        let bytes: usize = leased.iter().map(|leased| leased.request.body.len()).sum();
         assert!(bytes < 30 * MIB, "{bytes} bytes at a time");
         for leased in &leased {
             let length = match leased.key.id() {
@@ -130,7 +130,7 @@ async fn large_bodies_pass_through_no_script() {
                 "0" | "1" | "2" => 25 * MIB,
                 _ => MIB,
             };
-            assert_eq!(leased.parcel.body.len(), length, "{}", leased.key);
+            assert_eq!(leased.request.body.len(), length, "{}", leased.key);
         }
         complete(&store, &leased, RETENTION).await;
         all += leased.len();
@@ -155,7 +155,7 @@ async fn small_bodies_pass_through_scripts_some_at_a_time() {
     let mut accepting = JoinSet::new();
     for n in 0..256 {
         let store = store.clone();
-        let parcel = Parcel::new("a head", vec![b'x'; if n < 128 { 15 * KIB } else { 60 * KIB }], now());
+        let parcel = StoredRequest::new("a head", vec![b'x'; if n < 128 { 15 * KIB } else { 60 * KIB }], now());
         accepting.spawn(async move { accept_parcel(&store, &n.to_string(), "test.event", &parcel).await });
     }
     accepting.join_all().await;
@@ -176,10 +176,10 @@ async fn large_duplicate_is_not_written() {
     let server = RedisServer::start();
     let store = store_on(&server);
     let key = EventKey::new("/hooks", None, "evt_1");
-    let large = Parcel::new("a head", vec![b'x'; MIB], now());
+    let large = StoredRequest::new("a head", vec![b'x'; MIB], now());
     for n in 0..3 {
         let claim = ClaimRequest::new(&key, ClaimToken::random(), LEASE);
-        let claim = store.accept(&claim, &large).await.expect("an answer");
+        let claim = store.enqueue(&claim, &large).await.expect("an answer");
         assert_eq!(matches!(claim, Claim::Fresh { .. }), n == 0, "{claim:?}");
         assert_eq!(server.keys().iter().filter(|key| key.contains("parcel")).count(), 1);
     }

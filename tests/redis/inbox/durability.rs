@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use tower_webhook::inbox::{Filter, Inbox, Parcel};
+use tower_webhook::queue::{Filter, Queue, StoredRequest};
 use tower_webhook::store::{Claim, ClaimRequest, ClaimToken, Completion, Hold, RedisStore, Store, StoreErrorKind};
 
 use super::site::{LEASE, PREFIX, RETENTION, accept, accept_all, ids, lease, listed, now, store_on};
@@ -129,11 +129,11 @@ async fn large_event_that_too_few_replicas_confirm_keeps_its_body() {
     let primary = RedisServer::start();
     let wait = Duration::from_millis(50);
     let store = RedisStore::builder(pool(&primary)).prefix(PREFIX).replicas(1).replica_timeout(wait).build();
-    let (key, large) = (key("evt_1"), Parcel::new("a head", vec![b'x'; 1 << 20], now()));
+    let (key, large) = (key("evt_1"), StoredRequest::new("a head", vec![b'x'; 1 << 20], now()));
     for _ in 0..2 {
-        let error = store.accept(&ClaimRequest::new(&key, ClaimToken::random(), LEASE), &large).await;
+        let error = store.enqueue(&ClaimRequest::new(&key, ClaimToken::random(), LEASE), &large).await;
         assert_eq!(error.expect_err("no replicas").kind(), StoreErrorKind::Unavailable);
     }
     let leased = lease(&store_on(&primary), 10).await;
-    assert_eq!(leased.iter().map(|leased| &leased.parcel).collect::<Vec<_>>(), [&large]);
+    assert_eq!(leased.iter().map(|leased| &leased.request).collect::<Vec<_>>(), [&large]);
 }

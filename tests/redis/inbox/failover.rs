@@ -3,7 +3,7 @@
 use std::sync::Mutex;
 use std::time::Duration;
 
-use tower_webhook::inbox::{Inbox, LeaseRequest};
+use tower_webhook::queue::{LeaseRequest, Queue};
 use tower_webhook::store::{Claim, Completion, Hold, RedisStore, Store, StoreError};
 
 use super::site::{LEASE, PREFIX, RETENTION, accept, accept_all, ids, lease};

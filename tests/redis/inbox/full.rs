@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use axum::http::StatusCode;
 use tower_webhook::Outcome;
-use tower_webhook::inbox::{EventState, Filter, Inbox};
+use tower_webhook::queue::{EventState, Filter, Queue};
 use tower_webhook::store::{Completion, Hold, Store};
 
 use super::site::{LEASE, RETENTION, Site, accept, accept_all, builder_on, lease, store_on};
@@ -73,7 +73,7 @@ async fn full_server_takes_every_verb_but_accept() {
     assert_eq!(store.forget(&Filter::all().state(EventState::Dead)).await.expect("forget"), 1);
     let counts = store.counts().await.expect("counts");
     assert_eq!((counts.waiting, counts.running, counts.completed, counts.dead), (3, 0, 2, 0));
-    assert_eq!(store.list(&Filter::all(), &tower_webhook::inbox::Page::first(9)).await.expect("list").len(), 5);
+    assert_eq!(store.list(&Filter::all(), &tower_webhook::queue::Page::first(9)).await.expect("list").len(), 5);
     server.command(&["CONFIG", "SET", "maxmemory", "0"]);
     accept_all(&store, ["new".to_owned()]).await;
     let site = Site::on(&server);

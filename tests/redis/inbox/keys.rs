@@ -3,7 +3,7 @@
 use std::error::Error;
 
 use tower_webhook::EventKey;
-use tower_webhook::inbox::{Filter, Inbox, InboxCounts, LeaseRequest, Order};
+use tower_webhook::queue::{Filter, LeaseRequest, Order, Queue, QueueCounts};
 use tower_webhook::store::{Claim, ClaimRequest, ClaimToken, Completion, Hold, RedisStore, Store, StoreErrorKind};
 use tower_webhook::testing::conformance::Harness;
 
@@ -21,7 +21,7 @@ async fn nothing_is_left_when_the_retention_is_over() {
     for n in 0..10 {
         let key = key(&format!("ordered {n}"));
         let claim = ClaimRequest::new(&key, ClaimToken::random(), LEASE);
-        store.accept(&claim, &parcel("x").ordered(Order::of("resource"))).await.map(drop).expect("an answer");
+        store.enqueue(&claim, &parcel("x").ordered(Order::of("resource"))).await.map(drop).expect("an answer");
     }
     let quick = ["none of these".into()];
     for attempt in 0.. {
@@ -45,7 +45,7 @@ async fn nothing_is_left_when_the_retention_is_over() {
     let clock = Shifting::new(pool(&server), std::slice::from_ref(&server), "inbox").await;
     assert_eq!(store.counts().await.expect("an answer").completed, 30);
     clock.pass(RETENTION * 2).await;
-    assert_eq!(store.counts().await.expect("an answer"), InboxCounts::default());
+    assert_eq!(store.counts().await.expect("an answer"), QueueCounts::default());
     assert_eq!(server.keys(), Vec::<String>::new());
 }
 

@@ -1,7 +1,7 @@
 //! Events that a worker leaves to others: many of them, and none loses its place.
 
 use tower_webhook::EventKey;
-use tower_webhook::inbox::{Filter, Inbox, KindLimits, LeaseRequest, Leased};
+use tower_webhook::queue::{Filter, KindLimits, LeaseRequest, Leased, Queue};
 use tower_webhook::store::{ClaimRequest, ClaimToken, Hold, RedisStore, Store};
 
 use super::site::{LEASE, PREFIX, accept, accept_all, ids, lease, parcel, store_on};
@@ -71,7 +71,7 @@ async fn arrivals_have_room_for_their_numbers() {
     server.command(&["XADD", &events, "5000000000000-999999", "k", "v"]);
     server.command(&["XDEL", &events, "5000000000000-999999"]);
     accept_all(&store, (0..3).map(|n| n.to_string())).await;
-    let arrivals: Vec<_> = store.list(&Filter::all(), &tower_webhook::inbox::Page::first(9)).await.expect("an answer");
+    let arrivals: Vec<_> = store.list(&Filter::all(), &tower_webhook::queue::Page::first(9)).await.expect("an answer");
     let arrivals: Vec<_> = arrivals.iter().map(|event| event.arrival).collect();
     assert_eq!(arrivals, [0, 1, 2].map(|n| 5_000_000_000_001_000_000 + n));
 }
@@ -83,7 +83,7 @@ async fn accepted_event_without_its_record_is_run_nevertheless() {
     let store = store_on(&server);
     let (key, token) = (at("/hooks/{tenant}", "evt_1"), ClaimToken::random());
     let claim = ClaimRequest::new(&key, token, LEASE);
-    store.accept(&claim, &parcel("evt_1")).await.map(drop).expect("an answer");
+    store.enqueue(&claim, &parcel("evt_1")).await.map(drop).expect("an answer");
     assert_eq!(server.command(&["DEL", &format!("{PREFIX}{{}}{key}")]), "1\n");
     let leased = lease(&store, 10).await;
     assert_eq!((ids(&leased), leased[0].attempt), (vec!["evt_1"], 1));

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use axum::Router;
 use axum::routing::post;
-use tower_webhook::inbox::{Inbox, LeaseRequest};
+use tower_webhook::queue::{LeaseRequest, Queue};
 use tower_webhook::store::{Hold, RedisStore, Store, StoreErrorKind};
 use tower_webhook::worker::RetryPolicy;
 use tower_webhook::{WebhookEvent, Worker};

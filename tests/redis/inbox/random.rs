@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
 
 use tower_webhook::EventKey;
-use tower_webhook::inbox::{EventState, Filter, Inbox, KindLimits, LeaseRequest, Leased, Order};
+use tower_webhook::queue::{EventState, Filter, KindLimits, LeaseRequest, Leased, Order, Queue};
 use tower_webhook::store::{Claim, ClaimRequest, ClaimToken, Completion, Hold, RedisStore, Store};
 
 use super::site::{LEASE, PREFIX, RETENTION, listed, parcel, store_on};
@@ -76,7 +76,7 @@ async fn accept(store: &RedisStore, key: &EventKey, event_type: &str, order: Opt
     let claim = ClaimRequest::new(key, ClaimToken::random(), LEASE).event_type(Some(event_type));
     let parcel = parcel(key.id());
     let parcel = order.map_or(parcel.clone(), |order| parcel.ordered(Order::of(order.as_str())));
-    store.accept(&claim, &parcel).await.ok()
+    store.enqueue(&claim, &parcel).await.ok()
 }
 
 async fn lease(store: &RedisStore, random: &mut Random, lease: Duration) -> Option<Vec<Leased>> {

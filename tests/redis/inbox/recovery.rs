@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use tower_webhook::inbox::{Filter, Inbox, LeaseRequest, Parcel};
+use tower_webhook::queue::{Filter, LeaseRequest, Queue, StoredRequest};
 use tower_webhook::store::{ClaimRequest, ClaimToken, Completion, Hold, RedisStore, Store};
 use tower_webhook::testing::conformance::Harness;
 
@@ -188,9 +188,9 @@ async fn large_events_come_a_few_at_a_time_and_all_of_them() {
     let store = store_on(&server);
     for n in 0..20 {
         let key = key(&n.to_string());
-        let large = Parcel::new("a head", vec![b'x'; 1 << 20], now());
+        let large = StoredRequest::new("a head", vec![b'x'; 1 << 20], now());
         let claim = ClaimRequest::new(&key, ClaimToken::random(), LEASE);
-        store.accept(&claim, &large).await.map(drop).expect("an answer");
+        store.enqueue(&claim, &large).await.map(drop).expect("an answer");
     }
     let mut counts = Vec::new();
     while counts.iter().sum::<usize>() < 20 {

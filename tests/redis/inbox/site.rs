@@ -6,7 +6,7 @@ use axum::Router;
 use axum::body::Body;
 use axum::routing::post;
 use tower::ServiceExt;
-use tower_webhook::inbox::{EventState, Filter, Inbox, KeptEvent, LeaseRequest, Leased, Order, Page, Parcel};
+use tower_webhook::queue::{EventState, Filter, LeaseRequest, Leased, Order, Page, Queue, QueuedEvent, StoredRequest};
 use tower_webhook::store::redis::RedisStoreBuilder;
 use tower_webhook::store::{Claim, ClaimRequest, ClaimToken, Completion, Hold, RedisStore, Store, StoreError};
 use tower_webhook::testing::{ManualClock, TestSender};
@@ -76,7 +76,7 @@ impl Site {
         worker.lease(LEASE).and_then(|worker| worker.poll_every(Duration::from_millis(20))).expect("a configuration")
     }
 
-    pub(super) async fn kept(&self, id: &str) -> KeptEvent {
+    pub(super) async fn kept(&self, id: &str) -> QueuedEvent {
         self.store.get(&key(id)).await.expect("an answer").expect("an event")
     }
 
@@ -89,8 +89,8 @@ pub(super) fn body(id: &str) -> String {
     format!(r#"{{"id":"{id}","type":"test.event"}}"#)
 }
 
-pub(super) fn parcel(id: &str) -> Parcel {
-    Parcel::new("a head", body(id), now())
+pub(super) fn parcel(id: &str) -> StoredRequest {
+    StoredRequest::new("a head", body(id), now())
 }
 
 pub(super) fn now() -> SystemTime {
@@ -100,7 +100,7 @@ pub(super) fn now() -> SystemTime {
 /// Accepts an event without a receiver.
 pub(super) async fn accept(store: &RedisStore, key: &EventKey, event_type: &str) -> Result<Claim, StoreError> {
     let claim = ClaimRequest::new(key, ClaimToken::random(), LEASE).event_type(Some(event_type));
-    store.accept(&claim, &parcel(key.id())).await
+    store.enqueue(&claim, &parcel(key.id())).await
 }
 
 pub(super) async fn accept_all(store: &RedisStore, ids: impl IntoIterator<Item = String>) {
@@ -128,7 +128,7 @@ pub(super) async fn listed(store: &RedisStore, filter: &Filter) -> Vec<String> {
 pub(super) async fn accept_ordered(store: &RedisStore, id: &str) {
     let key = key(id);
     let claim = ClaimRequest::new(&key, ClaimToken::random(), LEASE);
-    let claim = store.accept(&claim, &parcel(id).ordered(Order::of("resource"))).await;
+    let claim = store.enqueue(&claim, &parcel(id).ordered(Order::of("resource"))).await;
     assert!(matches!(claim, Ok(Claim::Fresh { .. })), "{claim:?}");
 }
 

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use tokio::task::JoinSet;
-use tower_webhook::inbox::{EventState, Filter, Inbox, LeaseRequest};
+use tower_webhook::queue::{EventState, Filter, LeaseRequest, Queue};
 use tower_webhook::store::{Completion, Hold, RedisStore, Store};
 use tower_webhook::testing::conformance::Harness;
 

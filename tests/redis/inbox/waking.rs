@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use tower_webhook::inbox::Inbox;
+use tower_webhook::queue::Queue;
 use tower_webhook::store::{Hold, Store};
 
 use super::site::{LEASE, Site, accept_all, lease, store_on};

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use axum::http::StatusCode;
 use tower_webhook::Outcome;
-use tower_webhook::inbox::{EventState, Filter, Inbox, LAPSED};
+use tower_webhook::queue::{EventState, Filter, LAPSED, Queue};
 use tower_webhook::testing::conformance::Harness;
 
 use super::site::{LEASE, Site, accept_all, body, ids, lease, store_on};
@@ -73,7 +73,7 @@ async fn row_38_event_that_always_fails_is_a_dead_letter_with_its_bytes() {
     assert_eq!(site.worker().run_until_idle().await, 3);
     let kept = site.kept("evt_1").await;
     assert_eq!((kept.state, kept.attempts, kept.failures.len()), (EventState::Dead, 3, 3));
-    assert_eq!(kept.parcel.expect("a parcel").body, body("evt_1"));
+    assert_eq!(kept.request.expect("a parcel").body, body("evt_1"));
     assert_eq!(site.deliver("evt_1").await.outcome, Some(Outcome::Duplicate), "the sender need not come again");
     site.handler.answers(200);
     site.deliver("evt_2").await;

@@ -9,7 +9,7 @@ use super::super::record::{self, Record, State, Unreadable, milliseconds};
 use super::super::store::{Shared, Way};
 use super::entry::{self, read, text};
 use super::scripts;
-use crate::inbox::Parcel;
+use crate::queue::StoredRequest;
 use crate::store::group::{Answers, Engine};
 use crate::store::{Claim, ClaimRequest, Fingerprint};
 
@@ -131,7 +131,7 @@ impl Engine for Acceptor {
 }
 
 impl Offer {
-    pub(in super::super) fn new(shared: &Shared, claim: &ClaimRequest<'_>, parcel: &Parcel) -> Self {
+    pub(in super::super) fn new(shared: &Shared, claim: &ClaimRequest<'_>, parcel: &StoredRequest) -> Self {
         let value = entry::write_parcel(parcel);
         let facts = [
             record::accepted(claim).into(),

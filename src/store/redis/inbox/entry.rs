@@ -6,7 +6,7 @@ use deadpool_redis::redis::{FromRedisValue, RedisError, Value, from_redis_value}
 use super::super::fault::Fault;
 use super::super::record::{self, Place, Record, State, Unreadable};
 use crate::EventKey;
-use crate::inbox::{EventState, KeptEvent, Order, Parcel, from_unix_millis, unix_millis};
+use crate::queue::{EventState, Order, QueuedEvent, StoredRequest, from_unix_millis, unix_millis};
 use crate::store::ClaimRequest;
 
 /// How entries are written. Every version begins with the version, the key, the order and the name of the parcel.
@@ -43,21 +43,21 @@ impl Entry {
     }
 
     /// A parcel in which head and body are still missing.
-    pub(super) fn no_parcel(&self) -> Parcel {
-        Parcel::new(Bytes::new(), Bytes::new(), from_unix_millis(self.received))
+    pub(super) fn no_parcel(&self) -> StoredRequest {
+        StoredRequest::new(Bytes::new(), Bytes::new(), from_unix_millis(self.received))
     }
 
     /// The parcel of this entry, from what [`write_parcel`] wrote.
-    pub(super) fn parcel(&self, value: Vec<u8>) -> Result<Parcel, Unreadable> {
+    pub(super) fn parcel(&self, value: Vec<u8>) -> Result<StoredRequest, Unreadable> {
         let mut value = Bytes::from(value);
         let head = take(&mut value)?;
-        let parcel = Parcel::new(head, value, from_unix_millis(self.received));
-        Ok(Parcel { order: self.order.clone(), ..parcel })
+        let parcel = StoredRequest::new(head, value, from_unix_millis(self.received));
+        Ok(StoredRequest { order: self.order.clone(), ..parcel })
     }
 }
 
 /// All of an event that its entry says.
-pub(super) fn facts(claim: &ClaimRequest<'_>, parcel: &Parcel, parcel_length: usize) -> Vec<u8> {
+pub(super) fn facts(claim: &ClaimRequest<'_>, parcel: &StoredRequest, parcel_length: usize) -> Vec<u8> {
     let order = parcel.order.as_ref();
     let texts: [&str; TEXTS] = [
         VERSION,
@@ -79,7 +79,7 @@ pub(super) fn facts(claim: &ClaimRequest<'_>, parcel: &Parcel, parcel_length: us
 }
 
 /// Head and body, in one value.
-pub(super) fn write_parcel(parcel: &Parcel) -> Bytes {
+pub(super) fn write_parcel(parcel: &StoredRequest) -> Bytes {
     let mut value = BytesMut::with_capacity(size_of::<u32>() + parcel.head.len() + parcel.body.len());
     value.put_u32(parcel.head.len() as u32);
     value.put_slice(&parcel.head);
@@ -94,9 +94,9 @@ pub(super) fn key_text(facts: &[u8]) -> Result<String, Unreadable> {
 }
 
 /// What is known of an event without its parcel.
-pub(super) fn kept(key_text: &str, event_type: &str, received: &str, record: &[u8]) -> Result<KeptEvent, Fault> {
+pub(super) fn kept(key_text: &str, event_type: &str, received: &str, record: &[u8]) -> Result<QueuedEvent, Fault> {
     let (found, place) = (Record::read(record)?, Place::read(record).ok_or(Unreadable)?);
-    let mut event = KeptEvent::new(key(key_text)?, place.arrival, from_unix_millis(number(received)?));
+    let mut event = QueuedEvent::new(key(key_text)?, place.arrival, from_unix_millis(number(received)?));
     event.event_type = of_text(event_type).map(Into::into);
     event.attempts = place.attempts;
     let time = Some(from_unix_millis(place.time));
@@ -190,7 +190,7 @@ mod tests {
     fn entries_and_parcels_come_back_as_written_and_nothing_less() {
         let key = EventKey::new("/hook", Some("ténant"), "evt_1");
         let claim = ClaimRequest::new(&key, ClaimToken::random(), Duration::ZERO).event_type(Some("invoice.paid"));
-        let plain = Parcel::new("a head", vec![0, 255, b'\n'], from_unix_millis(1_700_000_000_123));
+        let plain = StoredRequest::new("a head", vec![0, 255, b'\n'], from_unix_millis(1_700_000_000_123));
         let ordered = plain.clone().ordered(Order { sequence: Some(-3), ..Order::of("sub_1") });
         for parcel in [plain, ordered] {
             let value = write_parcel(&parcel);

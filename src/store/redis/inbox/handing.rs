@@ -9,7 +9,7 @@ use super::super::record::{self, Unreadable};
 use super::super::store::{Shared, Way};
 use super::entry::{Entry, key_text, read};
 use super::scripts;
-use crate::inbox::Leased;
+use crate::queue::Leased;
 use crate::store::ClaimToken;
 use crate::telemetry;
 
@@ -52,7 +52,7 @@ impl Shared {
         for Opened { mut leased, entry, parcel } in opened {
             match (parcel.map(|value| entry.parcel(value)), &fetched) {
                 (Some(Ok(parcel)), _) => {
-                    leased.parcel = parcel;
+                    leased.request = parcel;
                     all.push(leased);
                 }
                 (Some(Err(Unreadable)), _) => self.bury_unrunnable(&leased, UNREADABLE).await,

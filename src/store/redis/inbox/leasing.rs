@@ -13,7 +13,7 @@ use super::entry::{read, text};
 use super::handing::{Held, Row, UNREADABLE};
 use super::scripts;
 use super::strays::Search;
-use crate::inbox::{KindLimits, LAPSED, LeaseRequest, Leased};
+use crate::queue::{KindLimits, LAPSED, LeaseRequest, Leased};
 use crate::store::ClaimToken;
 use crate::store::handed::{Handed, PutBack};
 use crate::telemetry;

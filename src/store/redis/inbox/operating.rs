@@ -1,4 +1,4 @@
-use std::time::{Duration, SystemTime};
+use std::time::SystemTime;
 
 use deadpool_redis::redis::{self, FromRedisValue, Value};
 
@@ -9,7 +9,7 @@ use super::super::store::{Shared, Way};
 use super::entry::{Entry, kept, read};
 use super::scripts;
 use crate::EventKey;
-use crate::inbox::{EventState, Filter, InboxCounts, KeptEvent, Page, Requeued, from_unix_millis, log};
+use crate::queue::{Change, Changed, EventState, Filter, Page, QueueCounts, QueuedEvent, from_unix_millis, log};
 use crate::store::ClaimToken;
 
 /// How many events one script looks at, and how many it changes.
@@ -29,7 +29,7 @@ type Whole = (Vec<u8>, String, String, String, Vec<u8>, Option<Vec<u8>>);
 type Counted = (i64, u64, u64, u64, Option<i64>, Option<u64>);
 
 impl Shared {
-    pub(super) async fn list(&self, filter: &Filter, page: &Page) -> Result<Vec<KeptEvent>, Fault> {
+    pub(super) async fn list(&self, filter: &Filter, page: &Page) -> Result<Vec<QueuedEvent>, Fault> {
         if let Some(key) = &filter.key {
             let found = self.get_without_parcel(key).await?.map(|(event, _)| event);
             let found = found.filter(|event| filter.matches(event));
@@ -50,19 +50,19 @@ impl Shared {
         Ok(events)
     }
 
-    pub(super) async fn get(&self, key: &EventKey) -> Result<Option<KeptEvent>, Fault> {
+    pub(super) async fn get(&self, key: &EventKey) -> Result<Option<QueuedEvent>, Fault> {
         let Some((mut event, facts)) = self.get_without_parcel(key).await? else { return Ok(None) };
         // One that another version wrote is shown without its parcel.
         if let Ok(entry) = Entry::read(&facts) {
             let name = self.parcel_key(entry.parcel_name.as_bytes());
             let (reply, _) = self.ask(Way::Shared, &self.key(key), redis::cmd("GET").arg(name)).await?;
             let value: Option<Vec<u8>> = read(reply)?;
-            event.parcel = value.map(|value| entry.parcel(value)).transpose()?;
+            event.request = value.map(|value| entry.parcel(value)).transpose()?;
         }
         Ok(Some(event))
     }
 
-    async fn get_without_parcel(&self, key: &EventKey) -> Result<Option<(KeptEvent, Vec<u8>)>, Fault> {
+    async fn get_without_parcel(&self, key: &EventKey) -> Result<Option<(QueuedEvent, Vec<u8>)>, Fault> {
         self.check_slot()?;
         let key = self.key(key);
         let (reply, _) = self.run(Way::Shared, &scripts::GET.call(&key, &[self.prefix.as_bytes()])).await?;
@@ -73,31 +73,28 @@ impl Shared {
         Ok(Some((event, facts)))
     }
 
-    pub(super) async fn requeue(&self, filter: &Filter, states: &[EventState]) -> Result<Requeued, Fault> {
-        let letters = [if states.contains(&EventState::Completed) { "fc" } else { "f" }];
-        let mut all = Requeued::default();
-        let add = |(events, without_body): (u64, u64)| {
-            (all.events, all.without_body) = (all.events + events, all.without_body + without_body);
-        };
-        self.change(filter, states, &scripts::REQUEUE, &letters, named_anew, add).await?;
+    pub(super) async fn change(&self, filter: &Filter, change: Change) -> Result<Changed, Fault> {
+        let mut all = Changed::default();
+        match change {
+            Change::Requeue { completed_too } => {
+                let letters = [if completed_too { "fc" } else { "f" }];
+                let add = |(events, without_body): (u64, u64)| {
+                    (all.events, all.without_body) = (all.events + events, all.without_body + without_body);
+                };
+                self.run_over(filter, change.states(), &scripts::REQUEUE, &letters, named_anew, add).await?;
+            }
+            Change::Discard { retention } => {
+                let (retention, bodies) = self.kept_for(retention);
+                let (arguments, add) = ([&*retention, &bodies, DISCARDED], |count: u64| all.events += count);
+                self.run_over(filter, change.states(), &scripts::DISCARD, &arguments, named_anew, add).await?;
+            }
+            Change::Forget => {
+                let add = |count: u64| all.events += count;
+                self.run_over(filter, change.states(), &scripts::FORGET, &[], named, add).await?;
+            }
+        }
         self.listener.tell();
         Ok(all)
-    }
-
-    pub(super) async fn discard(&self, filter: &Filter, retention: Duration) -> Result<u64, Fault> {
-        let (retention, bodies) = self.kept_for(retention);
-        let (states, arguments) = ([EventState::Waiting, EventState::Dead], [&*retention, &bodies, DISCARDED]);
-        let mut discarded = 0;
-        self.change(filter, &states, &scripts::DISCARD, &arguments, named_anew, |count: u64| discarded += count)
-            .await?;
-        self.listener.tell();
-        Ok(discarded)
-    }
-
-    pub(super) async fn forget(&self, filter: &Filter) -> Result<u64, Fault> {
-        let (states, mut forgotten) = ([EventState::Completed, EventState::Dead], 0);
-        self.change(filter, &states, &scripts::FORGET, &[], named, |count: u64| forgotten += count).await?;
-        Ok(forgotten)
     }
 
     pub(super) async fn waiting(&self, up_to: u64) -> Result<u64, Fault> {
@@ -105,11 +102,11 @@ impl Shared {
         Ok(waiting.max(0).cast_unsigned().min(up_to))
     }
 
-    pub(super) async fn counts(&self) -> Result<InboxCounts, Fault> {
+    pub(super) async fn counts(&self) -> Result<QueueCounts, Fault> {
         let (waiting, running, completed, dead, oldest, _): Counted = read(self.ask_inbox(&scripts::COUNTS).await?)?;
         let oldest_waiting =
             oldest.map(|received| SystemTime::now().duration_since(from_unix_millis(received)).unwrap_or_default());
-        Ok(InboxCounts { waiting: waiting.max(0).cast_unsigned(), running, completed, dead, oldest_waiting })
+        Ok(QueueCounts { waiting: waiting.max(0).cast_unsigned(), running, completed, dead, oldest_waiting })
     }
 
     /// Some events behind an arrival, and the last that was looked at, unless there are no more.
@@ -117,7 +114,7 @@ impl Shared {
         &self,
         state: Option<EventState>,
         after: Option<&str>,
-    ) -> Result<(Vec<KeptEvent>, Option<String>), Fault> {
+    ) -> Result<(Vec<QueuedEvent>, Option<String>), Fault> {
         let events = self.events()?;
         let place = match state {
             Some(EventState::Dead) => "dead",
@@ -136,13 +133,13 @@ impl Shared {
 
     /// Changes all events that match and are in one of these states, some at a time, and tells what came of each script. It looks
     /// again: what was changed meanwhile is left alone.
-    async fn change<T: FromRedisValue>(
+    async fn run_over<T: FromRedisValue>(
         &self,
         filter: &Filter,
         states: &[EventState],
         script: &Script,
         arguments: &[&str],
-        name: impl Fn(&KeptEvent) -> Vec<String>,
+        name: impl Fn(&QueuedEvent) -> Vec<String>,
         mut tell: impl FnMut(T),
     ) -> Result<(), Fault> {
         let events = self.events()?;
@@ -178,15 +175,15 @@ impl Shared {
     }
 }
 
-fn named(event: &KeptEvent) -> Vec<String> {
+fn named(event: &QueuedEvent) -> Vec<String> {
     vec![event.key.to_string(), event.arrival.to_string()]
 }
 
 /// With a token that nobody has.
-fn named_anew(event: &KeptEvent) -> Vec<String> {
+fn named_anew(event: &QueuedEvent) -> Vec<String> {
     [named(event), vec![record::token(ClaimToken::random())]].concat()
 }
 
-fn listed(event: KeptEvent) -> KeptEvent {
-    KeptEvent { failures: Vec::new(), ..event }
+fn listed(event: QueuedEvent) -> QueuedEvent {
+    QueuedEvent { failures: Vec::new(), ..event }
 }

@@ -8,9 +8,8 @@ use super::super::script::Script;
 use super::super::store::{Shared, Way};
 use super::leasing::LONGEST_LEASE;
 use super::{entry::read, scripts};
-use crate::EventKey;
-use crate::inbox::log::escaped;
-use crate::store::{ClaimRequest, ClaimToken, Completion, Hold};
+use crate::queue::log::escaped;
+use crate::store::{ClaimRequest, ClaimToken, Completion, Ending, Hold};
 
 impl Shared {
     pub(in super::super) async fn renew_leased(&self, claim: &ClaimRequest<'_>) -> Result<Option<Hold>, Fault> {
@@ -28,42 +27,31 @@ impl Shared {
         self.settle(&scripts::RENEW, Way::Shared, &self.key(claim.key), claim.token, &arguments).await
     }
 
-    pub(in super::super) async fn complete_leased(
+    pub(in super::super) async fn settle_leased(
         &self,
         claim: &ClaimRequest<'_>,
-        completion: &Completion<'_>,
+        ending: &Ending<'_>,
     ) -> Result<Option<Hold>, Fault> {
-        if completion.failed {
-            return self.bury_leased(claim, completion.summary).await;
+        let (key, token) = (self.key(claim.key), claim.token);
+        match *ending {
+            Ending::Complete(Completion { failed: false, summary, retention }) => {
+                let (retention, bodies) = self.kept_for(retention);
+                let arguments = [retention.as_bytes(), bodies.as_bytes(), summary.as_bytes()];
+                self.end(&scripts::COMPLETE, Way::Replicated, &key, token, &arguments).await
+            }
+            Ending::Complete(Completion { summary: reason, .. }) | Ending::Bury { reason } => {
+                let line = escaped(reason);
+                let arguments = [reason.as_bytes(), line.as_bytes()];
+                self.end(&scripts::BURY, Way::Replicated, &key, token, &arguments).await
+            }
+            Ending::Release => self.end(&scripts::PUT_BACK, Way::Shared, &key, token, &[]).await,
+            Ending::Retry { after, reason } => {
+                let pause = if after.is_zero() { 0 } else { milliseconds(after) }.to_string();
+                let reason = escaped(reason);
+                let arguments = [pause.as_bytes(), reason.as_bytes()];
+                self.end(&scripts::PUT_BACK, Way::Shared, &key, token, &arguments).await
+            }
         }
-        let (retention, bodies) = self.kept_for(completion.retention);
-        let arguments = [retention.as_bytes(), bodies.as_bytes(), completion.summary.as_bytes()];
-        self.end(&scripts::COMPLETE, Way::Replicated, &self.key(claim.key), claim.token, &arguments).await
-    }
-
-    pub(in super::super) async fn release_leased(
-        &self,
-        key: &EventKey,
-        token: ClaimToken,
-    ) -> Result<Option<Hold>, Fault> {
-        self.end(&scripts::PUT_BACK, Way::Shared, &self.key(key), token, &[]).await
-    }
-
-    pub(super) async fn retry_leased(
-        &self,
-        claim: &ClaimRequest<'_>,
-        after: Duration,
-        reason: &str,
-    ) -> Result<Option<Hold>, Fault> {
-        let (pause, reason) = (if after.is_zero() { 0 } else { milliseconds(after) }.to_string(), escaped(reason));
-        let arguments = [pause.as_bytes(), reason.as_bytes()];
-        self.end(&scripts::PUT_BACK, Way::Shared, &self.key(claim.key), claim.token, &arguments).await
-    }
-
-    pub(super) async fn bury_leased(&self, claim: &ClaimRequest<'_>, reason: &str) -> Result<Option<Hold>, Fault> {
-        let line = escaped(reason);
-        let arguments = [reason.as_bytes(), line.as_bytes()];
-        self.end(&scripts::BURY, Way::Replicated, &self.key(claim.key), claim.token, &arguments).await
     }
 
     /// For how many milliseconds the record of an event that has ended is kept, and its head and body.

@@ -1,70 +1,58 @@
 use std::future::Future;
-use std::time::Duration;
+use std::pin::Pin;
 
 use super::super::RedisStore;
 use super::Offer;
 use crate::EventKey;
-use crate::inbox::{Filter, Inbox, InboxCounts, KeptEvent, LeaseRequest, Leased, Page, Parcel, Requeued, requeued};
-use crate::store::{Claim, ClaimRequest, Hold, StoreError};
+use crate::queue::{
+    Change, Changed, Filter, LeaseRequest, Leased, Page, Queue, QueueCounts, QueuedEvent, StoredRequest,
+};
+use crate::store::{Claim, ClaimRequest, Hold, StoreFuture};
 
 /// Events are kept in a Redis stream, and are as safe as the server's persistence makes them: see the
 /// [module](crate::store::redis#the-inbox). With `appendfsync everysec`, which is what Redis comes with, a crash loses up to a second or
 /// two of acknowledged events; `always` loses none. Needs Redis 7.0 or Valkey; on a Cluster, a prefix with a name in braces.
-impl Inbox for RedisStore {
-    async fn accept(&self, claim: &ClaimRequest<'_>, parcel: &Parcel) -> Result<Claim, StoreError> {
-        let offer = Offer::new(&self.shared, claim, parcel);
-        self.acceptor(&offer.claim).ask(offer).await
+impl Queue for RedisStore {
+    fn enqueue<'a>(&'a self, claim: &'a ClaimRequest<'a>, request: &'a StoredRequest) -> StoreFuture<'a, Claim> {
+        Box::pin(async move {
+            let offer = Offer::new(&self.shared, claim, request);
+            self.acceptor(&offer.claim).ask(offer).await
+        })
     }
 
-    async fn peek(&self, claim: &ClaimRequest<'_>) -> Result<Option<Claim>, StoreError> {
-        Ok(self.shared.peek(claim).await?)
+    fn peek<'a>(&'a self, claim: &'a ClaimRequest<'a>) -> StoreFuture<'a, Option<Claim>> {
+        Box::pin(async move { Ok(self.shared.peek(claim).await?) })
     }
 
-    async fn lease(&self, request: &LeaseRequest<'_>) -> Result<Vec<Leased>, StoreError> {
-        Ok(self.shared.lease(request).await?)
+    fn lease<'a>(&'a self, request: &'a LeaseRequest<'a>) -> StoreFuture<'a, Vec<Leased>> {
+        Box::pin(async move { Ok(self.shared.lease(request).await?) })
     }
 
-    async fn start(&self, claim: &ClaimRequest<'_>) -> Result<Hold, StoreError> {
-        Ok(self.shared.start_leased(claim).await?.unwrap_or(Hold::Lost))
+    fn start<'a>(&'a self, claim: &'a ClaimRequest<'a>) -> StoreFuture<'a, Hold> {
+        Box::pin(async move { Ok(self.shared.start_leased(claim).await?.unwrap_or(Hold::Lost)) })
     }
 
-    async fn retry(&self, claim: &ClaimRequest<'_>, after: Duration, reason: &str) -> Result<Hold, StoreError> {
-        Ok(self.shared.retry_leased(claim, after, reason).await?.unwrap_or(Hold::Lost))
+    fn wake(&self) -> Pin<Box<dyn Future<Output = ()> + Send + '_>> {
+        Box::pin(self.shared.listener.wake())
     }
 
-    async fn bury(&self, claim: &ClaimRequest<'_>, reason: &str) -> Result<Hold, StoreError> {
-        Ok(self.shared.bury_leased(claim, reason).await?.unwrap_or(Hold::Lost))
+    fn waiting(&self, up_to: u64) -> StoreFuture<'_, u64> {
+        Box::pin(async move { Ok(self.shared.waiting(up_to).await?) })
     }
 
-    fn wake(&self) -> impl Future<Output = ()> + Send {
-        self.shared.listener.wake()
+    fn list<'a>(&'a self, filter: &'a Filter, page: &'a Page) -> StoreFuture<'a, Vec<QueuedEvent>> {
+        Box::pin(async move { Ok(self.shared.list(filter, page).await?) })
     }
 
-    async fn waiting(&self, up_to: u64) -> Result<u64, StoreError> {
-        Ok(self.shared.waiting(up_to).await?)
+    fn get<'a>(&'a self, key: &'a EventKey) -> StoreFuture<'a, Option<QueuedEvent>> {
+        Box::pin(async move { Ok(self.shared.get(key).await?) })
     }
 
-    async fn list(&self, filter: &Filter, page: &Page) -> Result<Vec<KeptEvent>, StoreError> {
-        Ok(self.shared.list(filter, page).await?)
+    fn change<'a>(&'a self, filter: &'a Filter, change: Change) -> StoreFuture<'a, Changed> {
+        Box::pin(async move { Ok(self.shared.change(filter, change).await?) })
     }
 
-    async fn get(&self, key: &EventKey) -> Result<Option<KeptEvent>, StoreError> {
-        Ok(self.shared.get(key).await?)
-    }
-
-    async fn requeue(&self, filter: &Filter, completed_too: bool) -> Result<Requeued, StoreError> {
-        Ok(self.shared.requeue(filter, requeued(completed_too)).await?)
-    }
-
-    async fn discard(&self, filter: &Filter, retention: Duration) -> Result<u64, StoreError> {
-        Ok(self.shared.discard(filter, retention).await?)
-    }
-
-    async fn forget(&self, filter: &Filter) -> Result<u64, StoreError> {
-        Ok(self.shared.forget(filter).await?)
-    }
-
-    async fn counts(&self) -> Result<InboxCounts, StoreError> {
-        Ok(self.shared.counts().await?)
+    fn counts(&self) -> StoreFuture<'_, QueueCounts> {
+        Box::pin(async move { Ok(self.shared.counts().await?) })
     }
 }

@@ -1,0 +1,140 @@
+//! The claim of one delivery: the one thing that the machine, the renewal task and the handler's event share.
+
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, Ordering};
+use std::sync::{Arc, OnceLock};
+use std::time::Duration;
+
+use super::ledger::Ledger;
+use super::replay_guard::ReplayGuard;
+use crate::EventKey;
+use crate::store::{ClaimRequest, ClaimToken, EnlistState, Fingerprint};
+
+/// What is claimed, by which token, and whether the token holds it.
+pub(crate) struct ClaimState {
+    pub(crate) key: EventKey,
+    pub(crate) token: ClaimToken,
+    pub(crate) fingerprint: Fingerprint,
+    pub(crate) event_type: Option<Box<str>>,
+    pub(crate) guard: Option<ReplayGuard>,
+    pub(super) ledger: Arc<dyn Ledger>,
+    deduplicated: bool,
+    enlisting: OnceLock<Box<EnlistState>>,
+    attempt: AtomicU32,
+    held: AtomicBool,
+    has_held: AtomicBool,
+    body_changed: AtomicBool,
+    stage: AtomicU8,
+}
+
+/// How far a delivery has come, and so what dropping it would leave behind.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub(crate) enum Stage {
+    /// Nothing: the store does not know of it.
+    Outside,
+    /// A claim, and perhaps half-done work.
+    Engaged,
+    /// Work that is done and must be settled, whatever happens.
+    Settling,
+}
+
+impl ClaimState {
+    /// The claim of an event with an id.
+    pub(crate) fn new(ledger: Arc<dyn Ledger>, key: EventKey, token: ClaimToken, fingerprint: Fingerprint) -> Self {
+        Self {
+            key,
+            token,
+            fingerprint,
+            event_type: None,
+            guard: None,
+            ledger,
+            deduplicated: true,
+            enlisting: OnceLock::new(),
+            attempt: AtomicU32::new(0),
+            held: AtomicBool::new(false),
+            has_held: AtomicBool::new(false),
+            body_changed: AtomicBool::new(false),
+            stage: AtomicU8::new(Stage::Outside as u8),
+        }
+    }
+
+    /// The same claim, of an event of this type.
+    pub(crate) fn typed(self, event_type: Option<Box<str>>) -> Self {
+        Self { event_type, ..self }
+    }
+
+    /// The same claim; false for an event whose id was made up for this delivery.
+    pub(crate) fn deduplicated(self, deduplicated: bool) -> Self {
+        Self { deduplicated, ..self }
+    }
+
+    /// The same claim, with its body bound to its id.
+    pub(crate) fn guarded(self, guard: Option<ReplayGuard>) -> Self {
+        Self { guard, ..self }
+    }
+
+    /// The request that claims the event, and that every later verb on the claim repeats.
+    pub(crate) fn request(&self, lease: Duration) -> ClaimRequest<'_> {
+        let request = ClaimRequest::new(&self.key, self.token, lease);
+        request.fingerprint(self.fingerprint).event_type(self.event_type.as_deref())
+    }
+
+    /// Whether the event has an id to be remembered by.
+    pub(crate) fn is_deduplicated(&self) -> bool {
+        self.deduplicated
+    }
+
+    pub(crate) fn attempt(&self) -> Option<u32> {
+        Some(self.attempt.load(Ordering::Relaxed)).filter(|attempt| *attempt > 0)
+    }
+
+    pub(crate) fn is_held(&self) -> bool {
+        self.held.load(Ordering::Acquire)
+    }
+
+    /// The token holds the claim now. Its completion is remembered for `retention` if the handler enlists it.
+    pub(crate) fn took(&self, attempt: Option<u32>, retention: Duration) {
+        if let Some(enlistment) = self.ledger.enlistment() {
+            self.enlisting.get_or_init(|| Box::new(EnlistState::new(enlistment, retention)));
+        }
+        self.attempt.store(attempt.unwrap_or(0), Ordering::Relaxed);
+        self.held.store(true, Ordering::Release);
+        self.has_held.store(true, Ordering::Relaxed);
+    }
+
+    /// How the handler can enlist the completion in a transaction of its own, if the store is in a database.
+    pub(crate) fn enlisting(&self) -> Option<&EnlistState> {
+        self.enlisting.get().map(|state| &**state)
+    }
+
+    /// Whether the handler has enlisted the completion.
+    pub(crate) fn is_enlisted(&self) -> bool {
+        self.enlisting().is_some_and(EnlistState::is_enlisted)
+    }
+
+    /// Whether the claim was ever held, and so the handler perhaps called.
+    pub(crate) fn has_held(&self) -> bool {
+        self.has_held.load(Ordering::Relaxed)
+    }
+
+    /// The store knows the id with another body.
+    pub(crate) fn found_other_body(&self) {
+        self.body_changed.store(true, Ordering::Relaxed);
+    }
+
+    pub(crate) fn is_body_changed(&self) -> bool {
+        self.body_changed.load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn lost(&self) {
+        self.held.store(false, Ordering::Release);
+    }
+
+    pub(crate) fn is_at(&self, stage: Stage) -> bool {
+        self.stage.load(Ordering::Acquire) == stage as u8
+    }
+
+    pub(crate) fn enter(&self, stage: Stage) {
+        self.stage.store(stage as u8, Ordering::Release);
+    }
+}

@@ -1,0 +1,221 @@
+//! The story of one delivery: admitted, claimed, run, settled.
+
+use std::future::Future;
+use std::pin::pin;
+use std::sync::Arc;
+
+use tokio::time::Instant;
+
+use super::admission::{Admission, Phase};
+use super::claim::Claiming;
+use super::claim_state::{ClaimState, Stage};
+use super::context::{BodyChange, Context, Machine, Terms};
+use super::replay_guard;
+use super::run::{NotReady, Work, Worked, run};
+use super::settle::{Settled, release_in_background, settle};
+use super::timing::{unless, within};
+use super::wait::{Waited, wait};
+use crate::rejection::{Rejection, RejectionKind};
+use crate::store::Claim;
+
+/// How a delivery ended.
+pub(crate) enum Ended {
+    /// The work ran to its end.
+    Ran(Settled),
+    /// The work panicked, and this became of its claim.
+    Panicked(Settled),
+    /// The work could not start; this became of its claim, if it had one.
+    NotReady(Option<Settled>),
+    /// Not run here: it is durably queued.
+    Accepted,
+    /// Completed or queued before: nothing to do.
+    Duplicate,
+    /// Not run.
+    Refused(Rejection),
+}
+
+impl From<RejectionKind> for Ended {
+    fn from(kind: RejectionKind) -> Self {
+        Self::Refused(kind.into())
+    }
+}
+
+/// A claim that is held, and a place to run its work in.
+struct Held {
+    /// None if the caller counts the work itself.
+    admission: Option<Admission>,
+    /// When the claim was asked for: its lease began then, or later.
+    since: Instant,
+}
+
+impl Machine {
+    /// One delivery that runs while the sender waits: admitted, claimed, run, settled.
+    pub(crate) async fn drive(self: &Arc<Self>, terms: &Terms, claim: &Arc<ClaimState>, work: &mut impl Work) -> Ended {
+        let cx = Context { machine: self, terms, claim };
+        let admission = match self.gate.enter(terms.max_running) {
+            Ok(admission) => admission,
+            Err(refused) => return refused.into(),
+        };
+        // Out of the `match` first: awaited inside it, the future would hold it twice.
+        let held = match claim_event(cx, admission, work).await {
+            Ok(held) => held,
+            Err(ended) => return ended,
+        };
+        run_and_settle(cx, held, work).await
+    }
+
+    /// One delivery that is to be run later: admitted, let in by `room`, and enqueued by its claim.
+    pub(crate) async fn enqueue(
+        self: &Arc<Self>,
+        terms: &Terms,
+        claim: &Arc<ClaimState>,
+        room: impl Future<Output = Result<(), RejectionKind>>,
+    ) -> Ended {
+        // Admitted first: a delivery that asks the store for room is counted, and the drain waits for it.
+        let admission = match self.gate.enter(terms.max_running) {
+            Ok(admission) => admission,
+            Err(refused) => return refused.into(),
+        };
+        let began = Instant::now();
+        if let Err(refused) = room.await {
+            return refused.into();
+        }
+        // One deadline for both questions: a slow store is not given twice the time.
+        let left = terms.claim_deadline.saturating_sub(began.elapsed());
+        let terms = &Terms { claim_deadline: left, ..terms.clone() };
+        match claim_event(Context { machine: self, terms, claim }, admission, &mut Nothing).await {
+            Ok(_) => {
+                claim.enter(Stage::Outside);
+                Ended::Accepted
+            }
+            Err(ended) => ended,
+        }
+    }
+
+    /// One event that a worker leased at `since`, for this attempt: run, settled. The worker [counts](Self::hold) it.
+    pub(crate) async fn resume(
+        self: &Arc<Self>,
+        terms: &Terms,
+        claim: &Arc<ClaimState>,
+        (since, attempt): (Instant, u32),
+        work: &mut impl Work,
+    ) -> Ended {
+        claim.enter(Stage::Engaged);
+        claim.took(Some(attempt), terms.retention);
+        run_and_settle(Context { machine: self, terms, claim }, Held { admission: None, since }, work).await
+    }
+}
+
+/// Readiness, the replay guard, and the claim, in this order: a claim must not age while its work queues.
+async fn claim_event(cx: Context<'_>, admission: Admission, work: &mut impl Work) -> Result<Held, Ended> {
+    until_ready(cx, work).await?;
+    if let Some(guard) = &cx.claim.guard {
+        // Boxed, as below.
+        Box::pin(replay_guard::pass(cx, guard)).await?;
+    }
+    let since = Instant::now();
+    match Claiming::new(cx).ask().await {
+        Some(Claim::Fresh { attempt }) => {
+            cx.claim.took(attempt, cx.terms.retention);
+            Ok(Held { admission: Some(admission), since })
+        }
+        Some(Claim::InFlight { same_body }) => {
+            check_body(cx, same_body)?;
+            // A delivery that waits must not occupy a place that other events could run in.
+            work.unready();
+            drop(admission);
+            // Boxed: it is large and rare, and would make every delivery's future as large.
+            Box::pin(wait_and_take_over(cx)).await
+        }
+        Some(Claim::Accepted { same_body } | Claim::Completed { same_body }) => {
+            check_body(cx, same_body)?;
+            Err(Ended::Duplicate)
+        }
+        None => Err(RejectionKind::StoreUnavailable.into()),
+    }
+}
+
+/// Waits for the first delivery, and takes its claim over if that fell free.
+async fn wait_and_take_over(cx: Context<'_>) -> Result<Held, Ended> {
+    let (attempt, since) = match wait(cx).await {
+        Waited::TookOver { attempt, since } => (attempt, since),
+        Waited::Completed => return Err(Ended::Duplicate),
+        Waited::Refused(kind) => return Err(kind.into()),
+    };
+    cx.claim.took(attempt, cx.terms.retention);
+    match cx.machine.gate.enter(cx.terms.max_running) {
+        Ok(admission) => Ok(Held { admission: Some(admission), since }),
+        Err(full) => {
+            release_in_background(cx);
+            Err(full.into())
+        }
+    }
+}
+
+/// Works, and settles whatever the end.
+async fn run_and_settle(cx: Context<'_>, mut held: Held, work: &mut impl Work) -> Ended {
+    let unsettled = Unsettled(cx);
+    let (worked, verdict) = run(cx, held.since, work).await;
+    cx.claim.enter(Stage::Settling);
+    unsettled.settling();
+    let settled = settle(cx, &mut held.admission, &verdict).await;
+    match worked {
+        Worked::Done => Ended::Ran(settled),
+        Worked::NotReady => Ended::NotReady(Some(settled)),
+        Worked::Panicked => Ended::Panicked(settled),
+        Worked::Dropped(why) => why.into(),
+    }
+}
+
+/// Waits for the work to be ready, though not for ever, nor beyond the drain's deadline.
+async fn until_ready(cx: Context<'_>, work: &mut impl Work) -> Result<(), Ended> {
+    let ready = pin!(async { work.ready().await.map_err(|NotReady| Ended::NotReady(None)) });
+    unless(ready, || async {
+        let aborted = within(cx.terms.ready_wait, cx.machine.gate.reached(Phase::Aborting)).await;
+        Err(if aborted.is_some() { RejectionKind::Draining } else { RejectionKind::Busy }.into())
+    })
+    .await
+}
+
+/// Tells the operator of one id under two bodies, and refuses it where the policy says so.
+fn check_body(cx: Context<'_>, same_body: bool) -> Result<(), Ended> {
+    if same_body {
+        return Ok(());
+    }
+    cx.claim.found_other_body();
+    match cx.terms.body_change {
+        BodyChange::Duplicate => Ok(()),
+        BodyChange::Refuse => Err(RejectionKind::BodyChanged.into()),
+    }
+}
+
+/// Work that is not settled yet. Dropped in that state, it releases its claim in the background.
+struct Unsettled<'a>(Context<'a>);
+
+impl Unsettled<'_> {
+    /// From here on the settlement is under way, and is the one to finish.
+    fn settling(self) {
+        std::mem::forget(self);
+    }
+}
+
+impl Drop for Unsettled<'_> {
+    fn drop(&mut self) {
+        release_in_background(self.0);
+    }
+}
+
+/// The work of an event that is only enqueued.
+struct Nothing;
+
+impl Work for Nothing {
+    async fn ready(&mut self) -> Result<(), NotReady> {
+        Ok(())
+    }
+
+    fn unready(&mut self) {}
+
+    async fn run(&mut self) -> super::verdict::Verdict {
+        super::verdict::Verdict::Release(None)
+    }
+}

@@ -1,0 +1,276 @@
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use super::StoredRequest;
+use crate::EventKey;
+
+/// Where an event of an inbox stands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[non_exhaustive]
+pub enum EventState {
+    /// It is to be run, now or later.
+    Waiting,
+    /// A worker has leased it.
+    Running,
+    /// It was run, or discarded, and is remembered until its retention is over.
+    Completed,
+    /// It was given up: for good, or after too many attempts. Kept until somebody decides.
+    Dead,
+}
+
+impl EventState {
+    /// All of them.
+    pub const ALL: [Self; 4] = [Self::Waiting, Self::Running, Self::Completed, Self::Dead];
+
+    /// The stable, lower-case name.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Waiting => "waiting",
+            Self::Running => "running",
+            Self::Completed => "completed",
+            Self::Dead => "dead",
+        }
+    }
+}
+
+/// Which events are meant. Every condition has to hold; without any, all events are.
+///
+/// ```
+/// use tower_webhook::queue::{EventState, Filter};
+///
+/// let failed_invoices = Filter::all().state(EventState::Dead).event_type("invoice.paid");
+/// ```
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Filter {
+    /// This event only.
+    pub key: Option<EventKey>,
+    /// In this state.
+    pub state: Option<EventState>,
+    /// Of this type.
+    pub event_type: Option<Box<str>>,
+    /// Of this endpoint.
+    pub endpoint: Option<Box<str>>,
+    /// Received at this time or later.
+    pub since: Option<SystemTime>,
+    /// Received before this time.
+    pub before: Option<SystemTime>,
+}
+
+impl Filter {
+    /// Every event.
+    #[must_use]
+    pub fn all() -> Self {
+        Self::default()
+    }
+
+    /// One event.
+    #[must_use]
+    pub fn one(key: EventKey) -> Self {
+        Self { key: Some(key), ..Self::default() }
+    }
+
+    /// In this state.
+    #[must_use]
+    pub fn state(mut self, state: EventState) -> Self {
+        self.state = Some(state);
+        self
+    }
+
+    /// Of this type.
+    #[must_use]
+    pub fn event_type(mut self, event_type: impl Into<Box<str>>) -> Self {
+        self.event_type = Some(event_type.into());
+        self
+    }
+
+    /// Of this endpoint.
+    #[must_use]
+    pub fn endpoint(mut self, endpoint: impl Into<Box<str>>) -> Self {
+        self.endpoint = Some(endpoint.into());
+        self
+    }
+
+    /// Received at this time or later. To the millisecond.
+    #[must_use]
+    pub fn since(mut self, time: SystemTime) -> Self {
+        self.since = Some(time);
+        self
+    }
+
+    /// Received before this time. To the millisecond.
+    #[must_use]
+    pub fn before(mut self, time: SystemTime) -> Self {
+        self.before = Some(time);
+        self
+    }
+
+    /// Whether an event is meant, by what is kept of it.
+    #[must_use]
+    pub fn matches(&self, event: &QueuedEvent) -> bool {
+        let received = unix_millis(event.received_at);
+        self.key.as_ref().is_none_or(|key| *key == event.key)
+            && self.state.is_none_or(|state| state == event.state)
+            && self.event_type.as_deref().is_none_or(|wanted| event.event_type.as_deref() == Some(wanted))
+            && self.endpoint.as_deref().is_none_or(|wanted| event.key.endpoint() == wanted)
+            && self.since.is_none_or(|since| received >= unix_millis(since))
+            && self.before.is_none_or(|before| received < unix_millis(before))
+    }
+}
+
+/// A part of a listing: so many events after a place.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Page {
+    /// Behind the event that arrived as this number; from the beginning, if none.
+    pub after: Option<u64>,
+    /// How many at the most.
+    pub limit: usize,
+}
+
+impl Page {
+    /// The first `limit` events.
+    #[must_use]
+    pub const fn first(limit: usize) -> Self {
+        Self { after: None, limit }
+    }
+
+    /// The next ones, behind the last event of a page. What arrives or ends meanwhile moves nothing.
+    #[must_use]
+    pub const fn after(self, last: &QueuedEvent) -> Self {
+        Self { after: Some(last.arrival), ..self }
+    }
+}
+
+/// What an inbox knows of an event.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct QueuedEvent {
+    /// What it is remembered under.
+    pub key: EventKey,
+    /// Where it stands.
+    pub state: EventState,
+    /// Its number in the order of arrival. A requeued event has a new one.
+    pub arrival: u64,
+    /// The event's type.
+    pub event_type: Option<Box<str>>,
+    /// When it was received.
+    pub received_at: SystemTime,
+    /// Before when it is not going to be run, while it is waiting.
+    pub due_at: Option<SystemTime>,
+    /// When it was completed, or given up.
+    pub processed_at: Option<SystemTime>,
+    /// How often it has been tried since it last arrived.
+    pub attempts: u32,
+    /// What came of it: the response's status, or why it was given up.
+    pub summary: Option<Box<str>>,
+    /// The attempts that failed, oldest first; of a listed event, none.
+    pub failures: Vec<FailedAttempt>,
+    /// What was accepted; of a listed event, nothing. Nor of a completed one whose body is gone, where the store is built to
+    /// keep bodies for a shorter time than records (`keep_completed_bodies` of its builder).
+    pub request: Option<StoredRequest>,
+}
+
+impl QueuedEvent {
+    /// An event that has only just arrived.
+    #[must_use]
+    pub fn new(key: EventKey, arrival: u64, received_at: SystemTime) -> Self {
+        Self {
+            key,
+            state: EventState::Waiting,
+            arrival,
+            event_type: None,
+            received_at,
+            due_at: None,
+            processed_at: None,
+            attempts: 0,
+            summary: None,
+            failures: Vec::new(),
+            request: None,
+        }
+    }
+}
+
+/// An attempt that did not complete the event.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct FailedAttempt {
+    /// When it was leased.
+    pub started_at: SystemTime,
+    /// When it failed, or when it was found that its lease had lapsed.
+    pub ended_at: SystemTime,
+    /// Why.
+    pub reason: Box<str>,
+}
+
+/// What is noted down of an attempt whose worker did not come back.
+pub const LAPSED: &str = "the lease lapsed: the worker is gone, or could not reach the store";
+
+/// A log of failed attempts as stores keep it: a line each, `started ended reason`, the times in milliseconds since 1970.
+#[cfg(any(test, feature = "postgres", feature = "redis", feature = "sqlite"))]
+pub(crate) mod log {
+    use super::{FailedAttempt, from_unix_millis};
+
+    /// The reason on one line, and without what some databases refuse.
+    pub(crate) fn escaped(reason: &str) -> String {
+        reason.replace(['\n', '\r'], " ").replace('\0', "\u{fffd}")
+    }
+
+    /// The attempts of a log. A line that cannot be read is left out.
+    pub(crate) fn read(log: &str) -> Vec<FailedAttempt> {
+        log.lines().filter_map(attempt).collect()
+    }
+
+    fn attempt(line: &str) -> Option<FailedAttempt> {
+        let mut parts = line.splitn(3, ' ');
+        let started_at = from_unix_millis(parts.next()?.parse().ok()?);
+        let ended_at = from_unix_millis(parts.next()?.parse().ok()?);
+        Some(FailedAttempt { started_at, ended_at, reason: parts.next()?.into() })
+    }
+
+    #[cfg(test)]
+    mod tests {
+        use super::*;
+
+        #[test]
+        fn attempts_come_back_as_noted_down() {
+            let line = |started: i64, ended: i64, reason| format!("{started} {ended} {}\n", escaped(reason));
+            let log = [line(1, 2, "no such account"), line(3, 4, ""), line(5, 6, "two\nlines and a \0")].concat();
+            let came: Vec<_> = read(&log).into_iter().map(|attempt| attempt.reason).collect();
+            assert_eq!(came, ["no such account".into(), Box::from(""), "two lines and a \u{fffd}".into()]);
+            assert_eq!(read(&log)[0].ended_at, from_unix_millis(2));
+            assert!(read("nonsense\n1 x y\n").is_empty());
+        }
+    }
+}
+
+/// How full an inbox is.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct QueueCounts {
+    /// Events that are to be run, now or later.
+    pub waiting: u64,
+    /// Events that a worker has leased, those whose lease has lapsed included.
+    pub running: u64,
+    /// Completed events that are still remembered.
+    pub completed: u64,
+    /// Dead letters.
+    pub dead: u64,
+    /// For how long the oldest event that is due has been waiting, since it was received.
+    pub oldest_waiting: Option<Duration>,
+}
+
+/// Milliseconds since 1970, negative before.
+pub(crate) fn unix_millis(time: SystemTime) -> i64 {
+    match time.duration_since(UNIX_EPOCH) {
+        Ok(since) => i64::try_from(since.as_millis()).unwrap_or(i64::MAX),
+        Err(before) => i64::try_from(before.duration().as_millis()).map_or(i64::MIN, |millis| -millis),
+    }
+}
+
+/// The time that is written as these milliseconds since 1970.
+pub(crate) fn from_unix_millis(millis: i64) -> SystemTime {
+    let distance = Duration::from_millis(millis.unsigned_abs());
+    let time = if millis < 0 { UNIX_EPOCH.checked_sub(distance) } else { UNIX_EPOCH.checked_add(distance) };
+    time.unwrap_or(UNIX_EPOCH)
+}

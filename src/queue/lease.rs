@@ -1,0 +1,157 @@
+//! What a worker asks a queue for, and what it gets.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use super::StoredRequest;
+use crate::EventKey;
+use crate::store::{ClaimRequest, ClaimToken, Fingerprint};
+
+/// What [`Queue::lease`] is asked.
+#[derive(Clone, Copy, Debug)]
+#[non_exhaustive]
+pub struct LeaseRequest<'a> {
+    /// How many at the most.
+    pub limit: usize,
+    /// How long each holds unless it is renewed.
+    pub lease: Duration,
+    /// Of these endpoints only, unless there is none.
+    pub endpoints: &'a [Box<str>],
+    /// How many of each endpoint; any number, if `None`.
+    pub per_endpoint: Option<&'a KindLimits>,
+    /// How many of each type; any number, if `None`. Events without a type are not limited.
+    pub per_type: Option<&'a KindLimits>,
+}
+
+impl LeaseRequest<'_> {
+    /// Whatever is due.
+    #[must_use]
+    pub const fn new(limit: usize, lease: Duration) -> Self {
+        Self { limit, lease, endpoints: &[], per_endpoint: None, per_type: None }
+    }
+}
+
+/// How many events of each kind a lease may take.
+///
+/// ```
+/// use tower_webhook::queue::KindLimits;
+///
+/// // Three of each may run. Of invoices two are running already, and of payments three.
+/// let limits = KindLimits::new(3).with("invoice.paid", 1).with("payment.made", 0);
+/// assert_eq!(limits.of("invoice.paid"), 1);
+/// assert_eq!(limits.of("customer.created"), 3);
+/// ```
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct KindLimits {
+    /// Of each kind that is not in `left`.
+    pub each: usize,
+    /// Of these kinds; zero leaves one out.
+    pub left: BTreeMap<Box<str>, usize>,
+}
+
+impl KindLimits {
+    /// So many of each.
+    #[must_use]
+    pub const fn new(each: usize) -> Self {
+        Self { each, left: BTreeMap::new() }
+    }
+
+    /// So many of this one.
+    #[must_use]
+    pub fn with(mut self, kind: impl Into<Box<str>>, left: usize) -> Self {
+        self.left.insert(kind.into(), left);
+        self
+    }
+
+    /// How many of `kind`.
+    #[must_use]
+    pub fn of(&self, kind: &str) -> usize {
+        self.left.get(kind).copied().unwrap_or(self.each)
+    }
+}
+
+/// How much room a lease has left, while it chooses events one by one.
+pub(crate) struct KindRooms<'a> {
+    endpoints: &'a [Box<str>],
+    per_endpoint: Option<KindLimits>,
+    per_type: Option<KindLimits>,
+}
+
+impl<'a> KindRooms<'a> {
+    pub(crate) fn new(request: &LeaseRequest<'a>) -> Self {
+        let (per_endpoint, per_type) = (request.per_endpoint.cloned(), request.per_type.cloned());
+        Self { endpoints: request.endpoints, per_endpoint, per_type }
+    }
+
+    /// Whether there is room for another event of this endpoint.
+    pub(crate) fn has_endpoint(&self, endpoint: &str) -> bool {
+        self.per_endpoint.as_ref().is_none_or(|limits| limits.of(endpoint) > 0)
+    }
+
+    /// Whether an event of these kinds may be leased.
+    pub(crate) fn has_room(&self, endpoint: &str, event_type: Option<&str>) -> bool {
+        let has_room = |limits: &Option<KindLimits>, kind| limits.as_ref().is_none_or(|limits| limits.of(kind) > 0);
+        (self.endpoints.is_empty() || self.endpoints.iter().any(|own| **own == *endpoint))
+            && has_room(&self.per_endpoint, endpoint)
+            && event_type.is_none_or(|event_type| has_room(&self.per_type, event_type))
+    }
+
+    /// The same; and if so, there is less room for the next.
+    pub(crate) fn enter(&mut self, endpoint: &str, event_type: Option<&str>) -> bool {
+        if !self.has_room(endpoint, event_type) {
+            return false;
+        }
+        let enter = |limits: &mut Option<KindLimits>, kind: &str| {
+            if let Some(limits) = limits {
+                let left = limits.of(kind) - 1;
+                limits.left.insert(kind.into(), left);
+            }
+        };
+        enter(&mut self.per_endpoint, endpoint);
+        if let Some(event_type) = event_type {
+            enter(&mut self.per_type, event_type);
+        }
+        true
+    }
+}
+
+/// An event that was leased to a worker.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct Leased {
+    /// What the event is remembered under.
+    pub key: EventKey,
+    /// The token that holds it now.
+    pub token: ClaimToken,
+    /// How often it has been leased without being released, this time included.
+    pub attempt: u32,
+    /// The event's type.
+    pub event_type: Option<Box<str>>,
+    /// The body's fingerprint.
+    pub fingerprint: Fingerprint,
+    /// What was accepted.
+    pub request: StoredRequest,
+    /// Whether a handler was [started](Queue::start) in an earlier attempt. Attempts that were not the last one permitted are not
+    /// noted down.
+    pub started: bool,
+    /// Whether an event of the same order with the same or a higher sequence was completed before: this one is old news.
+    pub superseded: bool,
+}
+
+impl Leased {
+    /// An event that is leased for the first time.
+    #[must_use]
+    pub fn new(key: EventKey, token: ClaimToken, request: StoredRequest) -> Self {
+        let (event_type, fingerprint) = (None, Fingerprint::default());
+        Self { key, token, attempt: 1, event_type, fingerprint, request, started: false, superseded: false }
+    }
+
+    /// What the store is asked to renew, complete, retry or bury.
+    #[must_use]
+    pub fn claim(&self, lease: Duration) -> ClaimRequest<'_> {
+        ClaimRequest::new(&self.key, self.token, lease)
+            .fingerprint(self.fingerprint)
+            .event_type(self.event_type.as_deref())
+    }
+}

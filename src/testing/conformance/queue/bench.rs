@@ -1,0 +1,218 @@
+//! What the checks are written in.
+
+use std::error::Error;
+use std::fmt::Debug;
+use std::sync::Arc;
+use std::time::{Duration, SystemTime};
+
+use super::super::bench::{LONG, fail};
+use super::super::{Harness, bench::without_attempt};
+use crate::EventKey;
+use crate::queue::{EventState, Filter, LeaseRequest, Leased, Order, Page, Queue, QueuedEvent, StoredRequest};
+use crate::store::{Claim, ClaimRequest, ClaimToken, Completion, Fingerprint, Hold, StoreError};
+
+pub(super) const ENDPOINT: &str = "/webhooks/conformance";
+
+pub(super) const ACCEPTED: Claim = Claim::Accepted { same_body: true };
+
+/// An inbox under check. Methods that are named for an answer fail the check if another one comes.
+pub(super) struct Desk<Q> {
+    check: &'static str,
+    pub(super) inbox: Arc<Q>,
+    /// When events were received. Whole milliseconds: a store need not keep more.
+    pub(super) received_at: SystemTime,
+}
+
+/// An event to be accepted.
+#[derive(Clone)]
+pub(super) struct Draft {
+    pub(super) key: EventKey,
+    pub(super) event_type: Option<&'static str>,
+    pub(super) request: StoredRequest,
+}
+
+impl Draft {
+    pub(super) fn new(id: &str) -> Self {
+        // Not text, so that nothing takes it for some.
+        let body = [b"\0\xff\n'\"\\ ", id.as_bytes()].concat();
+        let request = StoredRequest::new(
+            &b"POST /\xfe\0\n"[..],
+            body,
+            SystemTime::UNIX_EPOCH + Duration::from_millis(1_700_000_000_123),
+        );
+        Self { key: EventKey::new(ENDPOINT, Some("ten/ant"), id), event_type: Some("test.type"), request }
+    }
+
+    pub(super) fn of_type(mut self, event_type: &'static str) -> Self {
+        self.event_type = Some(event_type);
+        self
+    }
+
+    pub(super) fn at(mut self, endpoint: &str) -> Self {
+        self.key = EventKey::new(endpoint, None, self.key.id());
+        self
+    }
+
+    pub(super) fn received(mut self, at: SystemTime) -> Self {
+        self.request.received_at = at;
+        self
+    }
+
+    pub(super) fn ordered(mut self, order: Order) -> Self {
+        self.request = self.request.ordered(order);
+        self
+    }
+
+    fn fingerprint(&self) -> Fingerprint {
+        Fingerprint::of(&self.key, &self.request.body)
+    }
+
+    pub(super) fn claim(&self, token: ClaimToken, lease: Duration) -> ClaimRequest<'_> {
+        ClaimRequest::new(&self.key, token, lease).fingerprint(self.fingerprint()).event_type(self.event_type)
+    }
+}
+
+impl<Q: Queue> Desk<Q> {
+    pub(super) async fn new(check: &'static str, harness: &impl Harness<Store = Q>) -> Self {
+        let received_at = Draft::new("").request.received_at;
+        Self { check, inbox: Arc::new(harness.store().await), received_at }
+    }
+
+    /// Accepts under a new token.
+    pub(super) async fn accepts(&self, draft: &Draft, expected: Claim) {
+        self.accepts_by(ClaimToken::random(), draft, expected).await;
+    }
+
+    pub(super) async fn accepts_by(&self, token: ClaimToken, draft: &Draft, expected: Claim) {
+        let came = self.inbox.enqueue(&draft.claim(token, LONG), &draft.request).await;
+        self.verify("accept", without_attempt(self.answered("accept", came)), expected);
+    }
+
+    /// What accepting it would be answered, if the inbox knows it.
+    pub(super) async fn peeks(&self, draft: &Draft, expected: Option<Claim>) {
+        let came = self.inbox.peek(&draft.claim(ClaimToken::random(), LONG)).await;
+        self.verify("peek", self.answered("peek", came).map(without_attempt), expected);
+    }
+
+    /// Accepts what nobody has seen.
+    pub(super) async fn keeps(&self, draft: Draft) -> Draft {
+        self.accepts(&draft, super::super::bench::FRESH).await;
+        draft
+    }
+
+    /// A claim, as an inline receiver makes it.
+    pub(super) async fn claims(&self, draft: &Draft, expected: Claim) -> ClaimToken {
+        self.claims_for(LONG, draft, expected).await
+    }
+
+    pub(super) async fn claims_for(&self, lease: Duration, draft: &Draft, expected: Claim) -> ClaimToken {
+        let token = ClaimToken::random();
+        let came = self.inbox.claim(&draft.claim(token, lease)).await;
+        self.verify("claim", without_attempt(self.answered("claim", came)), expected);
+        token
+    }
+
+    pub(super) async fn lease(&self, limit: usize, lease: Duration) -> Vec<Leased> {
+        self.lease_by(&LeaseRequest::new(limit, lease)).await
+    }
+
+    pub(super) async fn lease_by(&self, request: &LeaseRequest<'_>) -> Vec<Leased> {
+        self.answered("lease", self.inbox.lease(request).await)
+    }
+
+    /// Leases one event, which must be this one.
+    pub(super) async fn leases(&self, draft: &Draft) -> Leased {
+        self.leases_for(LONG, draft).await
+    }
+
+    pub(super) async fn leases_for(&self, lease: Duration, draft: &Draft) -> Leased {
+        let mut leased = self.lease(1, lease).await;
+        self.verify("lease", ids(&leased), vec![draft.key.id().to_owned()]);
+        leased.remove(0)
+    }
+
+    /// Nothing is to be leased now.
+    pub(super) async fn leases_nothing(&self) {
+        let leased = self.lease(10, LONG).await;
+        self.verify("lease", ids(&leased), Vec::new());
+    }
+
+    pub(super) async fn renews(&self, leased: &Leased, lease: Duration, expected: Hold) {
+        let came = self.inbox.renew(&leased.claim(lease)).await;
+        self.verify("renew", self.answered("renew", came), expected);
+    }
+
+    pub(super) async fn starts(&self, leased: &Leased, lease: Duration, expected: Hold) {
+        let came = self.inbox.start(&leased.claim(lease)).await;
+        self.verify("start", self.answered("start", came), expected);
+    }
+
+    pub(super) async fn completes(&self, leased: &Leased, expected: Hold) {
+        self.completes_for(LONG, leased, expected).await;
+    }
+
+    pub(super) async fn completes_for(&self, retention: Duration, leased: &Leased, expected: Hold) {
+        let came = self.inbox.complete(&leased.claim(LONG), &Completion::succeeded("OK", retention)).await;
+        self.verify("complete", self.answered("complete", came), expected);
+    }
+
+    pub(super) async fn releases(&self, leased: &Leased, expected: Hold) {
+        let came = self.inbox.release(&leased.key, leased.token).await;
+        self.verify("release", self.answered("release", came), expected);
+    }
+
+    pub(super) async fn retries(&self, leased: &Leased, after: Duration, reason: &str, expected: Hold) {
+        let came = self.inbox.retry(&leased.claim(LONG), after, reason).await;
+        self.verify("retry", self.answered("retry", came), expected);
+    }
+
+    pub(super) async fn buries(&self, leased: &Leased, reason: &str, expected: Hold) {
+        let came = self.inbox.bury(&leased.claim(LONG), reason).await;
+        self.verify("bury", self.answered("bury", came), expected);
+    }
+
+    /// What is kept of an event, which must be there.
+    pub(super) async fn kept(&self, draft: &Draft) -> QueuedEvent {
+        let came = self.answered("get", self.inbox.get(&draft.key).await);
+        came.unwrap_or_else(|| self.fail("get", &"an event", &"nothing"))
+    }
+
+    pub(super) async fn is_in(&self, draft: &Draft, expected: EventState) {
+        let came = self.kept(draft).await.state;
+        self.verify("state", came, expected);
+    }
+
+    /// The ids of the events that a filter finds, in their order.
+    pub(super) async fn lists(&self, filter: &Filter, expected: &[&str]) {
+        let came = self.answered("list", self.inbox.list(filter, &Page::first(1_000)).await);
+        let came: Vec<_> = came.iter().map(|event| event.key.id()).collect();
+        self.verify("list", came.as_slice(), expected);
+    }
+
+    pub(super) async fn requeues(&self, filter: &Filter, completed_too: bool, expected: u64) {
+        let came = self.answered("requeue", self.inbox.requeue(filter, completed_too).await);
+        self.verify("requeue", (came.events, came.without_body), (expected, 0));
+    }
+
+    pub(super) fn answered<T>(&self, verb: &str, answer: Result<T, StoreError>) -> T {
+        answer.unwrap_or_else(|error| {
+            let cause = error.source().map_or_else(String::new, |source| format!(": {source}"));
+            self.fail(verb, &"an answer", &format_args!("the error \"{error}{cause}\""))
+        })
+    }
+
+    #[allow(clippy::needless_pass_by_value, reason = "reads better at every call")]
+    pub(super) fn verify<T: Debug + PartialEq>(&self, what: &str, came: T, expected: T) {
+        if came != expected {
+            self.fail(what, &expected, &came);
+        }
+    }
+
+    pub(super) fn fail(&self, what: &str, expected: &dyn Debug, came: &dyn Debug) -> ! {
+        fail(self.check, what, expected, came)
+    }
+}
+
+pub(super) fn ids(leased: &[Leased]) -> Vec<String> {
+    leased.iter().map(|leased| leased.key.id().to_owned()).collect()
+}

@@ -6,11 +6,12 @@
 /// not know one by one.
 pub(super) fn is_credential(name: &str) -> bool {
     /// These count anywhere in a name.
-    const PARTS: [&str; 24] = [
+    const PARTS: [&str; 30] = [
         "accesskey",
         "apikey",
         "assertion",
         "authenti",
+        "authkey",
         "authoriz",
         "bearer",
         "cookie",
@@ -18,6 +19,8 @@ pub(super) fn is_credential(name: &str) -> bool {
         "csrf",
         "hmac",
         "jwt",
+        "licensekey",
+        "masterkey",
         "oidc",
         "passcode",
         "passphrase",
@@ -27,19 +30,26 @@ pub(super) fn is_credential(name: &str) -> bool {
         "secret",
         "sessid",
         "session",
+        "sharedkey",
         "signature",
+        "signingkey",
+        "subscriptionkey",
         "token",
         "verification",
         "xsrf",
     ];
     /// These count as words of their own: `x-author` and `design` carry no credential.
-    const WORDS: [&str; 9] = ["auth", "key", "otp", "pass", "pin", "psk", "pwd", "sig", "sign"];
+    const WORDS: [&str; 10] = ["auth", "key", "otp", "pass", "pin", "psk", "pw", "pwd", "sig", "sign"];
+    /// These count as whole names only: `code` is the key of an Azure function, and an authorization code of OAuth.
+    const NAMES: [&str; 2] = ["code", "sid"];
     let lower = name.to_ascii_lowercase();
     // An id by another name.
     if lower.contains("idempotency") {
         return false;
     }
-    PARTS.iter().any(|part| lower.contains(part)) || lower == "sid" || words(name).any(|word| WORDS.contains(&&*word))
+    PARTS.iter().any(|part| lower.contains(part))
+        || NAMES.contains(&&*lower)
+        || words(name).any(|word| WORDS.contains(&&*word))
 }
 
 /// The words of `x-api-key`, `api_key` and `apiKey`, in lower case.
@@ -87,6 +97,11 @@ mod tests {
             "accessToken",
             "sig",
             "sid",
+            "authkey",
+            "code",
+            "pw",
+            "user_pw",
+            "subscriptionKey",
             "PHPSESSID",
             "x-shopify-hmac-sha256",
             "x-gitlab-token",
@@ -114,6 +129,7 @@ mod tests {
             "design",
             "AccountSid",
             "CallSid",
+            "country_code",
             "monkey",
             "keyword",
             "x-shopify-shop-domain",

@@ -41,12 +41,12 @@ async fn algorithm_is_the_schemes_and_no_headers() {
         |algorithm| spell(Encoding::Base64, &signature(algorithm, SECRET.as_bytes(), format!("{HOOK}A1").as_bytes()));
     let token = || Endpoint::new(scheme::twilio(SECRET, HOOK).expect("a url"));
     let shared_key = || Endpoint::new(scheme::twilio_shared_key(SECRET, HOOK).expect("a url"));
-    for announced in [None, Some("HMAC-SHA1"), Some("HMAC-SHA256"), Some("none")] {
+    for announced in [None, Some("HMAC_SHA1"), Some("HMAC_SHA256"), Some("none")] {
         let request = |algorithm| {
             let mut request = sent("/webhooks", FORM, "A=1", &of(algorithm));
             if let Some(announced) = announced {
-                set(&mut request, "x-twilio-signature-algorithm", announced);
-                set(&mut request, "x-twilio-signature-key-sid", "SK1");
+                let settings = format!("key=webhooks_sharedkey_1,algorithm={announced}");
+                set(&mut request, "x-twilio-webhooks-signature-settings", &settings);
             }
             request
         };

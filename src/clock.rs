@@ -21,7 +21,7 @@
 //! }
 //! ```
 
-use std::time::{Duration, Instant, SystemTime};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use crate::error::{ConfigError, ConfigErrorKind};
 
@@ -70,4 +70,19 @@ pub(crate) fn countable(time: Duration, what: &str) -> Result<Duration, ConfigEr
         return Err(ConfigError::new(ConfigErrorKind::Duration, message));
     }
     Ok(time)
+}
+
+/// Milliseconds since 1970, negative before.
+pub(crate) fn unix_millis(time: SystemTime) -> i64 {
+    match time.duration_since(UNIX_EPOCH) {
+        Ok(since) => i64::try_from(since.as_millis()).unwrap_or(i64::MAX),
+        Err(before) => i64::try_from(before.duration().as_millis()).map_or(i64::MIN, |millis| -millis),
+    }
+}
+
+/// The time that is written as these milliseconds since 1970.
+pub(crate) fn from_unix_millis(millis: i64) -> SystemTime {
+    let distance = Duration::from_millis(millis.unsigned_abs());
+    let time = if millis < 0 { UNIX_EPOCH.checked_sub(distance) } else { UNIX_EPOCH.checked_add(distance) };
+    time.unwrap_or(UNIX_EPOCH)
 }

@@ -11,10 +11,10 @@ pub mod handler;
 mod head;
 mod header_pattern;
 pub mod identity;
+pub mod inbox;
 mod key;
 mod machine;
 mod outcome;
-pub mod queue;
 mod random;
 mod receiver;
 pub mod rejection;
@@ -39,6 +39,9 @@ pub use self::{
     receiver::{AnswerBody, ResponseFuture, WebhookLayer, WebhookService},
     worker::Worker,
 };
+
+#[doc(inline)]
+pub use self::store::queue;
 
 // Its code must compile, though it is no part of these docs.
 #[cfg(doctest)]

@@ -64,7 +64,6 @@ mod traced {
     use crate::error::with_causes;
     use crate::outcome::Outcome;
     use crate::rejection::RejectionKind;
-    use crate::store::{ClaimToken, Hold, StoreError};
 
     macro_rules! tell {
         ($level:ident, $key:expr, $($rest:tt)+) => {
@@ -153,11 +152,11 @@ mod traced {
         }
     }
 
-    pub(crate) fn lease_failed(error: &StoreError) {
+    pub(crate) fn lease_failed(error: &(dyn Error + 'static)) {
         tracing::warn!(target: "tower_webhook", error = with_causes(error), "the inbox could not be asked for events");
     }
 
-    pub(crate) fn store_failed(verb: &str, key: &EventKey, error: &StoreError) {
+    pub(crate) fn store_failed(verb: &str, key: &EventKey, error: &(dyn Error + 'static)) {
         tell!(warn, key, verb, error = with_causes(error), "the store failed");
     }
 
@@ -165,12 +164,16 @@ mod traced {
         tell!(warn, key, "the claim is no longer held: it could not be renewed, or another delivery took it over");
     }
 
-    pub(crate) fn settled_late(key: &EventKey, hold: Option<Hold>) {
-        match hold {
-            Some(Hold::Held) => tell!(info, key, "the store was told late how the event ended"),
-            Some(Hold::Lost) => tell!(error, key, "the late settlement was refused: another delivery ran the event"),
-            None => tell!(error, key, "the store could not be told how the event ended: it may run again"),
-        }
+    pub(crate) fn settled_late(key: &EventKey) {
+        tell!(info, key, "the store was told late how the event ended");
+    }
+
+    pub(crate) fn settlement_refused(key: &EventKey) {
+        tell!(error, key, "the late settlement was refused: another delivery ran the event");
+    }
+
+    pub(crate) fn settlement_given_up(key: &EventKey) {
+        tell!(error, key, "the store could not be told how the event ended: it may run again");
     }
 
     pub(crate) fn drained(dropped: usize) {
@@ -225,7 +228,7 @@ mod traced {
         );
     }
 
-    pub(crate) fn fallback_conflict(key: &EventKey, token: ClaimToken, found: &str) {
+    pub(crate) fn fallback_conflict(key: &EventKey, token: impl std::fmt::Display, found: &str) {
         tell!(error, key, %token, found, "the event was completed here while the store was away, and claimed elsewhere, too");
     }
 
@@ -283,7 +286,7 @@ mod traced {
     }
 
     #[cfg_attr(not(feature = "postgres"), expect(dead_code))]
-    pub(crate) fn purge_failed(error: &StoreError) {
+    pub(crate) fn purge_failed(error: &(dyn Error + 'static)) {
         tracing::warn!(target: "tower_webhook", error = with_causes(error), "expired events could not be deleted");
     }
 
@@ -307,7 +310,6 @@ mod silent {
     use super::{Attempted, Delivered};
     use crate::EventKey;
     use crate::outcome::Outcome;
-    use crate::store::{ClaimToken, Hold, StoreError};
 
     pub(crate) struct DeliverySpan;
 
@@ -323,10 +325,12 @@ mod silent {
 
     pub(crate) fn delivered(_: &Outcome, _: &Delivered<'_>) {}
     pub(crate) fn attempted(_: Attempted, _: &Delivered<'_>) {}
-    pub(crate) fn lease_failed(_: &StoreError) {}
-    pub(crate) fn store_failed(_: &str, _: &EventKey, _: &StoreError) {}
+    pub(crate) fn lease_failed(_: &(dyn Error + 'static)) {}
+    pub(crate) fn store_failed(_: &str, _: &EventKey, _: &(dyn Error + 'static)) {}
     pub(crate) fn claim_lost(_: &EventKey) {}
-    pub(crate) fn settled_late(_: &EventKey, _: Option<Hold>) {}
+    pub(crate) fn settled_late(_: &EventKey) {}
+    pub(crate) fn settlement_refused(_: &EventKey) {}
+    pub(crate) fn settlement_given_up(_: &EventKey) {}
     pub(crate) fn drained(_: usize) {}
     pub(crate) fn store_filling(_: usize, _: usize) {}
     pub(crate) fn inbox_filling(_: usize, _: usize) {}
@@ -336,7 +340,7 @@ mod silent {
     pub(crate) fn circuit_closed() {}
     pub(crate) fn fallback_claimed(_: &EventKey) {}
     pub(crate) fn fallback_full(_: usize) {}
-    pub(crate) fn fallback_conflict(_: &EventKey, _: ClaimToken, _: &str) {}
+    pub(crate) fn fallback_conflict(_: &EventKey, _: impl std::fmt::Display, _: &str) {}
     pub(crate) fn fallback_reconciled() {}
     #[cfg(feature = "redis")]
     pub(crate) fn redis_connection_lost(_: &(dyn Error + 'static)) {}
@@ -355,7 +359,7 @@ mod silent {
     #[cfg_attr(not(feature = "postgres"), expect(dead_code))]
     pub(crate) fn purged(_: u64) {}
     #[cfg_attr(not(feature = "postgres"), expect(dead_code))]
-    pub(crate) fn purge_failed(_: &StoreError) {}
+    pub(crate) fn purge_failed(_: &(dyn Error + 'static)) {}
     pub(crate) fn lookup_failed(_: &str, _: &(dyn Error + 'static)) {}
     pub(crate) fn retention_too_short(_: Duration, _: Duration) {}
 }

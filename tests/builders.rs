@@ -13,7 +13,8 @@ use axum::body::Body;
 use axum::http::StatusCode;
 use axum::routing::post;
 use tower::ServiceExt;
-use tower_webhook::queue::{Filter, KindLimits, LeaseRequest, OrderSource, Page, Queue, StoredRequest};
+use tower_webhook::inbox::{Inbox, OrderSource};
+use tower_webhook::queue::{Filter, KindLimits, LeaseRequest, Page, Queue, StoredRequest};
 use tower_webhook::scheme::{self, Custom, Profile, Template, Tolerance};
 use tower_webhook::secrets::{Key, Secret, Secrets, TenantSecrets};
 use tower_webhook::store::{BreakerStore, ClaimRequest, ClaimToken, Completion, MemoryStore, Store};
@@ -161,11 +162,10 @@ const LAYER_TIMES: [Configure<WebhookLayer, Duration>; 8] = [
     ("retry_after", |layer, time| Ok(layer.retry_after(time))),
 ];
 
-const LAYER_COUNTS: [Configure<WebhookLayer, usize>; 4] = [
+const LAYER_COUNTS: [Configure<WebhookLayer, usize>; 3] = [
     ("body_limit", WebhookLayer::body_limit),
     ("max_running", WebhookLayer::max_running),
     ("max_waiting_per_event", |layer, count| Ok(layer.max_waiting_per_event(count))),
-    ("max_waiting_events", |layer, count| layer.max_waiting_events(count as u64)),
 ];
 
 #[tokio::test(flavor = "multi_thread")]
@@ -174,7 +174,7 @@ async fn layers() {
     let sender = TestSender::new(support::scheme());
     let order = OrderSource::json("resource").and_then(|order| order.sequence("version")).expect("paths");
     let inline = || WebhookLayer::new(support::scheme(), MemoryStore::new());
-    let inbox = || WebhookLayer::inbox(support::scheme(), MemoryStore::new()).order_by(order.clone());
+    let inbox = || WebhookLayer::inbox(support::scheme(), Inbox::new(MemoryStore::new()).order_by(order.clone()));
     for layer in [&inline as &dyn Fn() -> WebhookLayer, &inbox] {
         for (name, configure) in LAYER_TIMES {
             for time in TIMES {
@@ -194,6 +194,13 @@ async fn layers() {
                 panics.end(&what);
             }
         }
+    }
+    for count in COUNTS {
+        let what = format!("max_waiting_events({count})");
+        if let Ok(inbox) = Inbox::new(MemoryStore::new()).max_waiting_events(count as u64) {
+            try_layer(&what, &WebhookLayer::inbox(support::scheme(), inbox), &sender).await;
+        }
+        panics.end(&what);
     }
 }
 

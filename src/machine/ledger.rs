@@ -5,8 +5,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::verdict::{Record, Verdict};
-use crate::queue::{Queue, StoredRequest};
 use crate::retry::RetryPolicy;
+use crate::store::queue::{Queue, StoredRequest};
 use crate::store::{Claim, ClaimRequest, Ending, Enlistment, Hold, Store, StoreFuture};
 
 /// Keeps the claims of one kind of deliveries.

@@ -175,7 +175,11 @@ impl Retry {
             None
         };
         let hold = either(self.ask(cx), aborted).await;
-        telemetry::settled_late(&cx.claim.key, hold);
+        match hold {
+            Some(Hold::Held) => telemetry::settled_late(&cx.claim.key),
+            Some(Hold::Lost) => telemetry::settlement_refused(&cx.claim.key),
+            None => telemetry::settlement_given_up(&cx.claim.key),
+        }
         cx.machine.pending.forget(cx.claim);
         hold
     }

@@ -76,8 +76,8 @@ impl Config {
     /// The event is kept: as far as the sender is concerned, it is done.
     pub(super) fn answer_accepted<B>(&self) -> Response<AnswerBody<B>> {
         let mut answer = Response::new(Bytes::new());
-        if let Some(options) = &self.inbox {
-            *answer.status_mut() = options.status;
+        if let Some(inbox) = &self.inbox {
+            *answer.status_mut() = inbox.accepted_status;
         }
         with_outcome(own(answer), Outcome::Accepted)
     }

@@ -4,13 +4,14 @@ use std::time::Duration;
 use bytes::Bytes;
 use http::{HeaderValue, Method, Response, StatusCode};
 
-use super::inbox::InboxOptions;
 use crate::EventKey;
 use crate::clock::{Clock, LONGEST, SystemClock};
 use crate::identity::{Coverage, IdSource, TypeSource};
+use crate::inbox::Inbox;
+use crate::inbox::stored_head::StoredFacts;
 use crate::machine::{CompletesFn, InlineLedger, Ledger, Machine, NoIdLedger, Terms};
 use crate::rejection::Rejection;
-use crate::scheme::{Scheme, Tolerance};
+use crate::scheme::{Scheme, Tolerance, Verified};
 use crate::store::Store;
 
 pub(super) const DEFAULT_BODY_LIMIT: usize = 1024 * 1024;
@@ -46,7 +47,7 @@ pub(super) struct Config {
     pub(super) inline: Arc<dyn Ledger>,
     pub(super) no_id: Arc<dyn Ledger>,
     /// How deliveries are stored for a worker, if they do not run inline.
-    pub(super) inbox: Option<InboxOptions>,
+    pub(super) inbox: Option<Inbox>,
 }
 
 impl Config {
@@ -84,6 +85,18 @@ impl Config {
             inline: Arc::new(InlineLedger(store)),
             no_id: Arc::new(NoIdLedger),
             inbox: None,
+        }
+    }
+
+    /// The facts of a verified delivery that its worker needs.
+    pub(super) fn stored_facts(&self, verified: &Verified, deduplicated: bool) -> StoredFacts {
+        StoredFacts {
+            secret_label: verified.secret_label().into(),
+            signed_at: verified.signed_at(),
+            id_authenticated: self.id.is_authenticated_by(verified.coverage()),
+            type_authenticated: self.event_type.is_authenticated_by(verified.coverage()),
+            deduplicated,
+            retention: self.terms.retention,
         }
     }
 

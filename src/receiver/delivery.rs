@@ -96,10 +96,14 @@ where
         // and not copied there.
         let delivery = Box::write(Box::new_uninit(), async move {
             let mut handling = Handling { delivery: self, output: None };
-            let ended = match config.inbox {
+            let ended = match &config.inbox {
                 None => config.machine.drive(&config.terms, &claim, &mut handling).await,
                 // Boxed: not every delivery's future need be as large as both.
-                Some(_) => Box::pin(config.enqueue(&claim)).await,
+                Some(inbox) => {
+                    let terms = &config.terms;
+                    let room = inbox.room(&claim, terms.lease, terms.claim_deadline);
+                    Box::pin(config.machine.enqueue(terms, &claim, room)).await
+                }
             };
             let (reply, outcome, failure) = conclude(&config, &claim.key, ended, handling.output);
             handling.delivery.unanswered.tell(&outcome, failure.as_ref());

@@ -4,8 +4,8 @@ use std::task::{Context, Poll, ready};
 use std::time::SystemTime;
 
 use bytes::{Buf, BufMut, Bytes, BytesMut};
-use http::Response;
 use http::request::Parts;
+use http::{HeaderName, Response};
 use http_body::{Body, Frame};
 
 use super::config::Config;
@@ -172,8 +172,9 @@ impl Intake {
         };
         let ledger: Arc<dyn Ledger> = match &config.inbox {
             Some(inbox) => {
-                let known = (&key, deduplicated);
-                let request = config.stored_request(inbox, (&self.parts, head), verified, known, body);
+                let facts = config.stored_facts(verified, deduplicated);
+                let identifies = |name: &HeaderName| config.id.reads(name) || config.event_type.reads(name);
+                let request = inbox.stored_request((&self.parts, head), body, &key, &facts, identifies);
                 Arc::new(InboxLedger { queue: inbox.queue.clone(), request })
             }
             None if deduplicated => config.inline.clone(),

@@ -7,15 +7,13 @@ use http::{HeaderValue, Method, Response, StatusCode};
 use tower_layer::Layer;
 
 use super::config::Config;
-use super::inbox::{Backlog, InboxOptions};
 use super::service::WebhookService;
 use crate::clock::{Clock, LONGEST, countable};
 use crate::error::{ConfigError, ConfigErrorKind, positive};
-use crate::header_pattern::HeaderPattern;
 use crate::identity::{IdSource, TypeSource};
+use crate::inbox::Inbox;
 use crate::key::is_name;
 use crate::machine::{BodyChange, DrainHandle};
-use crate::queue::{IntoQueue, OrderSource};
 use crate::rejection::Rejection;
 use crate::scheme::Scheme;
 use crate::store::IntoStore;
@@ -51,14 +49,15 @@ impl WebhookLayer {
         Self { config: Arc::new(Config::new(Arc::new(scheme), store.into_store())), advised: Arc::new(Once::new()) }
     }
 
-    /// Verifies with `scheme` and keeps the events in `inbox`, for a [`Worker`](crate::Worker) to run: the sender is answered as
-    /// soon as they are there. The inner service is not called; the worker gets its own. See [`inbox`](crate::queue).
-    pub fn inbox(scheme: impl Scheme, queue: impl IntoQueue) -> Self {
-        let queue = queue.into_queue();
-        let config = Config::new(Arc::new(scheme), queue.clone());
-        let options = InboxOptions::new(queue, &config.scheme.profile());
-        let config = Config { inbox: Some(options), ..config };
-        Self { config: Arc::new(config), advised: Arc::new(Once::new()) }
+    /// Verifies with `scheme` and stores events in `inbox`, for a [`Worker`](crate::Worker) to run: the sender is answered as
+    /// soon as they are there. The layer does not call the inner service; the worker gets its own. See [`inbox`](crate::inbox).
+    ///
+    /// `inbox` is a [`Queue`](crate::queue::Queue), an `Arc<dyn Queue>`, or an [`Inbox`] with options.
+    pub fn inbox(scheme: impl Scheme, inbox: impl Into<Inbox>) -> Self {
+        let inbox = inbox.into();
+        let config = Config::new(Arc::new(scheme), inbox.queue.clone());
+        let inbox = inbox.for_sender(&config.scheme.profile());
+        Self { config: Arc::new(Config { inbox: Some(inbox), ..config }), advised: Arc::new(Once::new()) }
     }
 
     /// Names this endpoint in the keys of its events.
@@ -280,59 +279,6 @@ impl WebhookLayer {
         self.with(|config| config.terms.drop_when_lost = true)
     }
 
-    /// What the sender is told of an event that an inbox has accepted (default 200). Without effect if there is no inbox.
-    ///
-    /// # Errors
-    /// When it is no success: the sender would deliver again and again.
-    pub fn accepted_status(self, status: StatusCode) -> Result<Self, ConfigError> {
-        if !status.is_success() {
-            let message = format!("{status} is no success: the sender would deliver again what is accepted already");
-            return Err(ConfigError::new(ConfigErrorKind::Limit, message));
-        }
-        Ok(self.with_inbox(|options| options.status = status))
-    }
-
-    /// Has a worker run the events of one resource one at a time, in the order of their arrival. Without effect if there is no
-    /// inbox.
-    #[must_use]
-    pub fn order_by(self, source: OrderSource) -> Self {
-        self.with_inbox(|options| options.order = Some(source))
-    }
-
-    /// Has an inbox keep more headers for the worker's request than [by default](crate::queue#what-is-stored-of-a-request): by
-    /// name (`x-forwarded-for`) or by how they begin (`x-acme-*`, or `*` for all). Without effect if there is no inbox.
-    ///
-    /// A name keeps any header, a signature or a credential too. A beginning does not: names that look like a credential's,
-    /// the scheme's signatures, cookies and hop-by-hop headers are left out.
-    ///
-    /// # Errors
-    /// If no header can have such a name.
-    pub fn keep_headers<P: AsRef<str>>(self, headers: impl IntoIterator<Item = P>) -> Result<Self, ConfigError> {
-        let headers = headers.into_iter().map(|text| HeaderPattern::new(text.as_ref()));
-        let headers: Vec<HeaderPattern> = headers.collect::<Result<_, _>>()?;
-        Ok(self.with_inbox(|options| options.kept.choose_headers(headers)))
-    }
-
-    /// Has an inbox keep the values of these parameters of the query, though they are named like a credential: by default
-    /// `?project_key=a&page=2` is stored as `?project_key=&page=2`. Names are compared exactly, after their escapes are undone.
-    /// Without effect if there is no inbox.
-    #[must_use]
-    pub fn keep_query_values<N: Into<String>>(self, names: impl IntoIterator<Item = N>) -> Self {
-        let names = names.into_iter().map(Into::into);
-        self.with_inbox(|options| options.kept.choose_query(names))
-    }
-
-    /// How many events may wait in the inbox (default: any number). From then on deliveries get a 503 with `Retry-After`, so that
-    /// workers that fell behind do not fill the disk; duplicates of what is there are still answered. The layer looks once a second,
-    /// so some more may get in. Without effect if there is no inbox.
-    ///
-    /// # Errors
-    /// When it is zero.
-    pub fn max_waiting_events(self, events: u64) -> Result<Self, ConfigError> {
-        positive(usize::try_from(events).unwrap_or(usize::MAX), "max_waiting_events")?;
-        Ok(self.with_inbox(|options| options.backlog = Some(Arc::new(Backlog::new(events)))))
-    }
-
     /// Takes the time from elsewhere, for tests.
     #[must_use]
     pub fn clock(self, clock: impl Clock) -> Self {
@@ -349,14 +295,6 @@ impl WebhookLayer {
         change(Arc::make_mut(&mut self.config));
         self.advised = Arc::new(Once::new());
         self
-    }
-
-    fn with_inbox(self, change: impl FnOnce(&mut InboxOptions)) -> Self {
-        self.with(|config| {
-            if let Some(options) = &mut config.inbox {
-                change(options);
-            }
-        })
     }
 
     fn warn_of_short_retention(&self) {

@@ -9,7 +9,6 @@ mod config;
 mod delivery;
 mod endpoint;
 mod future;
-mod inbox;
 mod intake;
 mod layer;
 mod service;

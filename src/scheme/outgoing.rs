@@ -6,7 +6,7 @@ use http::request::Parts;
 use http::{HeaderName, HeaderValue, Request};
 
 use crate::error::{ConfigError, ConfigErrorKind};
-use crate::store::ClaimToken;
+use crate::random;
 
 /// A message to be signed: the request as it is to be sent, but for what the scheme adds.
 #[derive(Clone)]
@@ -25,7 +25,7 @@ impl Outgoing {
     pub fn new(body: impl Into<Bytes>) -> Self {
         let mut request = Request::new(body.into());
         *request.method_mut() = http::Method::POST;
-        Self { request, signed_at: SystemTime::now(), id: format!("msg_{}", ClaimToken::random()) }
+        Self { request, signed_at: SystemTime::now(), id: format!("msg_{:032x}", random::bits()) }
     }
 
     /// The same message, signed at another time.

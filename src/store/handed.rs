@@ -2,7 +2,7 @@
 
 use tokio::runtime::Handle;
 
-use crate::queue::Leased;
+use crate::store::queue::Leased;
 
 /// Events on their way to a worker. Dropped before they have come, they are put back: nobody else knows their tokens.
 pub(super) struct Handed<P: PutBack> {

@@ -3,7 +3,7 @@
 //! [`Store`] is three verbs, `claim → renew → settle`, each one atomic. [`MemoryStore`] is the embedded
 //! default; a store of one's own implements the trait and goes through the conformance suite of
 //! `testing::conformance` (feature `testing`). [`BreakerStore`] stands in front of any of them and says what happens while
-//! it is away. The stores of this crate are an [`Inbox`](crate::queue::Inbox), too: they keep events for a worker.
+//! it is away. The stores of this crate are a [`Queue`](crate::queue::Queue), too: they keep events for a worker.
 //!
 //! ```
 //! use std::time::Duration;
@@ -39,6 +39,9 @@ mod handed;
 mod memory;
 #[cfg(feature = "postgres")]
 pub mod postgres;
+// Documented as `tower_webhook::queue`.
+#[doc(hidden)]
+pub mod queue;
 #[cfg(feature = "redis")]
 pub mod redis;
 #[cfg(feature = "sqlite")]

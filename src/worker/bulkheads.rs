@@ -3,7 +3,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use tokio::sync::Notify;
 
-use crate::queue::{KindLimits, Leased};
+use crate::store::queue::{KindLimits, Leased};
 
 /// How many events run, in all and of each kind, so that one slow kind does not take every place.
 pub(super) struct Bulkheads {

@@ -16,7 +16,7 @@ use super::bulkheads::{Bulkheads, Place};
 use super::hooks::Hooks;
 use super::job::Job;
 use crate::machine::{CompletesFn, DetachOnDrop, Machine, Terms, WorkerLedger, either, within};
-use crate::queue::{LeaseRequest, Leased, Queue};
+use crate::store::queue::{LeaseRequest, Leased, Queue};
 use crate::store::{StoreError, StoreErrorKind};
 use crate::telemetry;
 

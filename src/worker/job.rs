@@ -13,11 +13,11 @@ use super::bulkheads::Place;
 use super::crew::{PAUSE_AFTER_FAILURE, Shared};
 use super::hooks::DeadLetter;
 use crate::event::{Facts, Provenance, WebhookEvent};
+use crate::inbox::stored_head::{self, StoredFacts, Unreadable};
 use crate::machine::{
     Admission, ClaimState, Ended, NotReady, Record, RetryReason, Settled, Stage, Terms, Verdict, Work, ask, verdict_of,
 };
-use crate::queue::head::{self, StoredFacts, Unreadable};
-use crate::queue::{LAPSED, Leased};
+use crate::store::queue::{LAPSED, Leased};
 use crate::store::{Hold, NOT_COMMITTED};
 use crate::telemetry::{self, Attempted, Delivered};
 
@@ -46,7 +46,7 @@ where
     R: Send + 'static,
 {
     pub(super) fn new(shared: Arc<Shared>, service: S, leased: Leased, since: Instant) -> Self {
-        let request = head::read(&leased.request.head);
+        let request = stored_head::read(&leased.request.head);
         let deduplicated = request.as_ref().is_ok_and(|(_, facts)| facts.deduplicated);
         let claim = Arc::new(
             ClaimState::new(shared.ledger.clone(), leased.key.clone(), leased.token, leased.fingerprint)

@@ -15,7 +15,7 @@ use super::{DeadLetter, RetryPolicy};
 use crate::clock::countable;
 use crate::error::{ConfigError, positive};
 use crate::machine::{CompletesFn, Drained, Machine, Terms, WorkerLedger};
-use crate::queue::{IntoQueue, Queue};
+use crate::store::queue::{IntoQueue, Queue};
 
 /// Runs the events of an inbox with a service: the `Router`, or any tower service, that would otherwise be behind the layer.
 ///

@@ -5,6 +5,7 @@ use axum::body::Body;
 use axum::http::{Request, StatusCode};
 use axum::routing::post;
 use tower::ServiceExt;
+use tower_webhook::inbox::Inbox;
 use tower_webhook::queue::{EventState, Queue, QueuedEvent};
 use tower_webhook::store::MemoryStore;
 use tower_webhook::testing::{ManualClock, TestDelivery, TestSender};
@@ -40,8 +41,26 @@ impl Desk {
 
     /// With handlers of its own.
     pub(crate) fn handling(handlers: Router, configure: impl FnOnce(WebhookLayer) -> WebhookLayer) -> Self {
+        Self::built(handlers, |inbox| inbox, configure)
+    }
+
+    /// With options of the inbox.
+    pub(crate) fn with_inbox(configure: impl FnOnce(Inbox) -> Inbox) -> Self {
+        let desk = Self::new();
+        let layer = WebhookLayer::inbox(scheme(), configure(Inbox::new(desk.inbox.clone())));
+        let layer = layer.clock(ManualClock::at_unix(NOW));
+        Self { app: desk.handlers.clone().layer(layer.clone()), layer, ..desk }
+    }
+
+    /// With handlers, options of the inbox, and options of the layer.
+    pub(crate) fn built(
+        handlers: Router,
+        configure_inbox: impl FnOnce(Inbox) -> Inbox,
+        configure_layer: impl FnOnce(WebhookLayer) -> WebhookLayer,
+    ) -> Self {
         let (clock, inbox) = (ManualClock::at_unix(NOW), MemoryStore::new());
-        let layer = configure(WebhookLayer::inbox(scheme(), inbox.clone()).clock(clock.clone()));
+        let layer = WebhookLayer::inbox(scheme(), configure_inbox(Inbox::new(inbox.clone())));
+        let layer = configure_layer(layer.clock(clock.clone()));
         let app = handlers.clone().layer(layer.clone());
         let sender = TestSender::new(scheme()).clock(clock);
         Self { app, handlers, inbox, handler: Handler::new(), sender, layer }

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use axum::http::StatusCode;
+use tower_webhook::inbox::Inbox;
 use tower_webhook::queue::Queue;
 use tower_webhook::rejection::RejectionKind;
 use tower_webhook::{Outcome, Worker};
@@ -116,7 +117,7 @@ async fn batches_are_no_larger_than_asked_for() {
 
 #[tokio::test(start_paused = true)]
 async fn full_inbox_answers_503_until_workers_have_caught_up() {
-    let desk = Desk::configured(|layer| layer.max_waiting_events(3).expect("some"));
+    let desk = Desk::with_inbox(|inbox| inbox.max_waiting_events(3).expect("some"));
     // It is looked at once a second.
     for n in 0..3 {
         desk.accepts(&desk.event(&format!("evt_{n}"))).await;
@@ -137,8 +138,8 @@ async fn deliveries_that_ask_whether_there_is_room_are_admitted_first_and_draine
     let desk = Desk::new();
     let inbox = Faulty::new(desk.inbox.clone());
     let clock = tower_webhook::testing::ManualClock::at_unix(crate::support::NOW);
-    let layer = tower_webhook::WebhookLayer::inbox(crate::support::scheme(), inbox.clone()).clock(clock);
-    let layer = layer.max_running(10).expect("some").max_waiting_events(1).expect("some");
+    let layer = tower_webhook::WebhookLayer::inbox(crate::support::scheme(), of_one(&inbox)).clock(clock);
+    let layer = layer.max_running(10).expect("some");
     let app = Desk { app: desk.handlers.clone().layer(layer.clone()), ..desk };
     app.accepts(&app.event("first")).await;
     tokio::time::sleep(Duration::from_secs(2)).await;
@@ -171,8 +172,8 @@ async fn inbox_that_cannot_say_whether_it_knows_an_event_is_unavailable() {
     let desk = Desk::new();
     let inbox = Faulty::new(desk.inbox.clone());
     let clock = tower_webhook::testing::ManualClock::at_unix(crate::support::NOW);
-    let layer = tower_webhook::WebhookLayer::inbox(crate::support::scheme(), inbox.clone()).clock(clock);
-    let app = Desk { app: desk.handlers.clone().layer(layer.max_waiting_events(1).expect("some")), ..desk };
+    let layer = tower_webhook::WebhookLayer::inbox(crate::support::scheme(), of_one(&inbox)).clock(clock);
+    let app = Desk { app: desk.handlers.clone().layer(layer), ..desk };
     app.accepts(&app.event("first")).await;
     tokio::time::sleep(Duration::from_secs(2)).await;
     inbox.breaks(Verb::Peek, Fault::Fail);
@@ -187,8 +188,8 @@ async fn inbox_that_does_not_say_how_many_wait_is_unavailable_within_one_deadlin
     let desk = Desk::new();
     let inbox = Faulty::new(desk.inbox.clone());
     let clock = tower_webhook::testing::ManualClock::at_unix(crate::support::NOW);
-    let layer = tower_webhook::WebhookLayer::inbox(crate::support::scheme(), inbox.clone()).clock(clock);
-    let app = Desk { app: desk.handlers.clone().layer(layer.max_waiting_events(1).expect("some")), ..desk };
+    let layer = tower_webhook::WebhookLayer::inbox(crate::support::scheme(), of_one(&inbox)).clock(clock);
+    let app = Desk { app: desk.handlers.clone().layer(layer), ..desk };
     inbox.breaks(Verb::Waiting, Fault::Hang);
     inbox.breaks(Verb::Accept, Fault::Hang);
     let began = tokio::time::Instant::now();
@@ -252,6 +253,11 @@ async fn endpoints_and_limits_combine() {
     assert_eq!(desk.inbox.waiting(10).await.expect("a count"), 4);
 }
 
+/// An inbox in which one event may wait.
+fn of_one(queue: &Faulty) -> Inbox {
+    Inbox::new(queue.clone()).max_waiting_events(1).expect("some")
+}
+
 #[test]
 fn limits_of_nothing_are_refused() {
     let desk = Desk::new();
@@ -262,5 +268,5 @@ fn limits_of_nothing_are_refused() {
     assert!(desk.worker().lease(Duration::ZERO).is_err());
     assert!(desk.worker().poll_every(Duration::ZERO).is_err());
     assert!(desk.worker().claim_deadline(Duration::MAX).is_err());
-    assert!(desk.layer.clone().max_waiting_events(0).is_err());
+    assert!(Inbox::new(desk.inbox.clone()).max_waiting_events(0).is_err());
 }

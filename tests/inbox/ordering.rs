@@ -4,7 +4,8 @@ use axum::Router;
 use axum::routing::post;
 use std::sync::{Arc, Mutex};
 
-use tower_webhook::queue::{EventState, OrderSource};
+use tower_webhook::inbox::OrderSource;
+use tower_webhook::queue::EventState;
 use tower_webhook::{HandlerError, WebhookEvent};
 
 use crate::desk::Desk;
@@ -28,7 +29,7 @@ fn noting(order: OrderSource) -> (Desk, Runs) {
         }
     };
     let handlers = Router::new().route("/webhooks", post(handler));
-    (Desk::handling(handlers, |layer| layer.order_by(order)), runs)
+    (Desk::built(handlers, |inbox| inbox.order_by(order), |layer| layer), runs)
 }
 
 #[tokio::test]

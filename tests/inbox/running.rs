@@ -8,6 +8,7 @@ use axum::body::Bytes;
 use axum::extract::{MatchedPath, Path};
 use axum::http::{HeaderMap, Method, StatusCode, Uri};
 use axum::routing::any;
+use tower_webhook::inbox::Inbox;
 use tower_webhook::queue::{EventState, Queue};
 use tower_webhook::{WebhookEvent, WebhookLayer};
 
@@ -58,10 +59,9 @@ fn noting() -> (Router, Arc<Mutex<Vec<Seen>>>) {
 #[tokio::test]
 async fn handler_gets_from_a_worker_what_it_would_have_got_inline() {
     let (handlers, seen) = noting();
-    let configure = |layer: WebhookLayer| {
-        layer.methods([Method::PUT]).expect("a method").keep_headers(["x-event", "x-empty"]).expect("names")
-    };
-    let desk = Desk::handling(handlers.clone(), configure);
+    let configure = |layer: WebhookLayer| layer.methods([Method::PUT]).expect("a method");
+    let keeping = |inbox: Inbox| inbox.keep_headers(["x-event", "x-empty"]).expect("names");
+    let desk = Desk::built(handlers.clone(), keeping, configure);
     let inline = handlers.layer(configure(
         WebhookLayer::new(crate::support::scheme(), tower_webhook::store::MemoryStore::new())
             .clock(tower_webhook::testing::ManualClock::at_unix(crate::support::NOW)),
@@ -99,9 +99,9 @@ async fn credentials_are_not_kept_unless_asked_for() {
             .header("x-fine", "yes")
             .header("x-auth", "hush")
     };
-    let run = async |configure: fn(WebhookLayer) -> WebhookLayer| {
+    let run = async |configure: fn(Inbox) -> Inbox| {
         let (handlers, seen) = noting();
-        let desk = Desk::handling(handlers, configure);
+        let desk = Desk::built(handlers, configure, |layer| layer);
         desk.accepts(&delivery(&desk)).await;
         let key = tower_webhook::EventKey::new("/hooks/{tenant}", None, "evt_1");
         let kept = desk.inbox.get(&key).await.expect("an answer").expect("the event");
@@ -112,13 +112,13 @@ async fn credentials_are_not_kept_unless_asked_for() {
         names.sort_unstable();
         (names, String::from_utf8_lossy(&head).contains("hush"))
     };
-    let (names, has_secret) = run(|layer| layer).await;
+    let (names, has_secret) = run(|inbox| inbox).await;
     assert_eq!(names, ["content-type"]);
     assert!(!has_secret);
-    let (names, has_secret) = run(|layer| layer.keep_headers(["x-*"]).expect("a pattern")).await;
+    let (names, has_secret) = run(|inbox| inbox.keep_headers(["x-*"]).expect("a pattern")).await;
     assert_eq!(names, ["content-type", "x-fine"]);
     assert!(!has_secret, "a beginning keeps no credentials");
-    let (names, has_secret) = run(|layer| layer.keep_headers(["authorization"]).expect("a name")).await;
+    let (names, has_secret) = run(|inbox| inbox.keep_headers(["authorization"]).expect("a name")).await;
     assert_eq!(names, ["authorization", "content-type"]);
     assert!(has_secret);
 }

@@ -11,6 +11,7 @@ use axum::routing::post;
 use sqlx::AssertSqlSafe;
 use tokio::sync::{Notify, mpsc};
 use tower::ServiceExt;
+use tower_webhook::inbox::Inbox;
 use tower_webhook::queue::{EventState, Filter, LAPSED, Queue};
 use tower_webhook::rejection::{Rejection, RejectionKind};
 use tower_webhook::store::PostgresStore;
@@ -77,6 +78,11 @@ fn row_37_event_of_a_worker_that_is_gone_is_run_by_another_one() {
     });
 }
 
+/// An inbox in which one event may wait.
+fn of_one(store: PostgresStore) -> Inbox {
+    Inbox::new(store).max_waiting_events(1).expect("some")
+}
+
 /// Handlers that hold every connection of the pool must not make a full inbox look like a broken one.
 #[tokio::test]
 async fn full_inbox_answers_while_handlers_hold_every_connection() {
@@ -86,10 +92,8 @@ async fn full_inbox_answers_while_handlers_hold_every_connection() {
     for _ in 0..bed.pool.options().get_max_connections() {
         held.push(bed.pool.acquire().await.expect("a connection"));
     }
-    let layer = WebhookLayer::inbox(scheme(), bed.store.clone()).claim_deadline(PATIENCE).expect("some time");
-    let app = Router::new()
-        .route("/webhooks", post(|| async { StatusCode::IM_A_TEAPOT }))
-        .layer(layer.max_waiting_events(1).expect("some"));
+    let layer = WebhookLayer::inbox(scheme(), of_one(bed.store.clone())).claim_deadline(PATIENCE).expect("some time");
+    let app = Router::new().route("/webhooks", post(|| async { StatusCode::IM_A_TEAPOT })).layer(layer);
     for (id, status) in [("second", StatusCode::SERVICE_UNAVAILABLE), ("first", StatusCode::OK)] {
         let delivery = TestSender::new(scheme()).deliver(format!(r#"{{"id":"{id}","type":"test.event"}}"#));
         let answer = app.clone().oneshot(delivery.request::<Body>()).await.expect("a router cannot fail");

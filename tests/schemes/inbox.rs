@@ -8,6 +8,7 @@ use axum::http::{HeaderMap, HeaderName, Request, StatusCode, Uri};
 use axum::routing::any;
 use tower::ServiceExt;
 use tower_webhook::identity::{IdSource, TypeSource};
+use tower_webhook::inbox::Inbox;
 use tower_webhook::queue::{Filter, Page, Queue};
 use tower_webhook::rejection::Rejection;
 use tower_webhook::scheme::{Custom, Encoding, Head, HeaderPattern, Outgoing, Profile, Proof, Scheme, Template};
@@ -88,12 +89,22 @@ async fn both_ways(
     request: &Request<Bytes>,
     configure: impl Fn(WebhookLayer) -> WebhookLayer,
 ) -> (Seen, Seen, String) {
+    both_ways_keeping(scheme, request, |inbox| inbox, configure).await
+}
+
+/// The same, with options of the inbox.
+async fn both_ways_keeping(
+    scheme: Arc<dyn Scheme>,
+    request: &Request<Bytes>,
+    keeping: impl Fn(Inbox) -> Inbox,
+    configure: impl Fn(WebhookLayer) -> WebhookLayer,
+) -> (Seen, Seen, String) {
     let clock = ManualClock::at_unix(NOW);
     let (handlers, notes) = noting();
     let inline = configure(WebhookLayer::new(scheme.clone(), MemoryStore::new()).clock(clock.clone()));
     send(handlers.clone().layer(inline), request).await;
     let inbox = MemoryStore::new();
-    let layer = configure(WebhookLayer::inbox(scheme, inbox.clone()).clock(clock));
+    let layer = configure(WebhookLayer::inbox(scheme, keeping(Inbox::new(inbox.clone()))).clock(clock));
     send(handlers.clone().layer(layer), request).await;
     let stored = inbox.list(&Filter::all(), &Page::first(10)).await.expect("an answer");
     let key = &stored.first().expect("the event").key;
@@ -184,7 +195,8 @@ async fn query_is_kept_without_credentials_unless_they_are_chosen() {
     assert_eq!(inline.uri, *request.uri());
     assert_eq!(worker.uri, "/webhooks?tenant=acme&auth_token=&key=&%74oken=");
     assert!(!head.contains("hush"));
-    let (_, worker, _) = both_ways(preset.scheme(), &request, |layer| layer.keep_query_values(["key"])).await;
+    let (_, worker, _) =
+        both_ways_keeping(preset.scheme(), &request, |inbox| inbox.keep_query_values(["key"]), |layer| layer).await;
     assert_eq!(worker.uri, "/webhooks?tenant=acme&auth_token=&key=1&%74oken=");
 }
 
@@ -196,8 +208,8 @@ async fn more_headers_are_kept_by_choice() {
         set(&mut request, name, value);
     }
     let kept = async |patterns: &'static [&'static str]| {
-        let configure = |layer: WebhookLayer| layer.keep_headers(patterns).expect("patterns");
-        let (_, worker, _) = both_ways(preset.scheme(), &request, configure).await;
+        let keeping = |inbox: Inbox| inbox.keep_headers(patterns).expect("patterns");
+        let (_, worker, _) = both_ways_keeping(preset.scheme(), &request, keeping, |layer| layer).await;
         let names = ["x-forwarded-for", "x-auth", "baggage", "x-hub-signature-256"];
         names.map(|name| worker.headers.contains_key(name))
     };
@@ -213,8 +225,8 @@ async fn more_headers_are_kept_by_choice() {
 
 #[test]
 fn text_that_names_no_header_cannot_be_kept() {
-    let layer = WebhookLayer::inbox(Preset::named("github").scheme(), MemoryStore::new());
-    let error = layer.keep_headers(["x acme"]).expect_err("no name");
+    let inbox = Inbox::new(MemoryStore::new());
+    let error = inbox.keep_headers(["x acme"]).expect_err("no name");
     assert_eq!(error.kind(), ConfigErrorKind::Name);
     let error = Template::builder("acme").signature("x-acme-signature", "{hex}").own_headers(["x acme-*"]).build("s");
     assert_eq!(error.map(|_| ()).expect_err("no pattern").kind(), ConfigErrorKind::Name);

@@ -40,7 +40,7 @@ impl MemoryStoreBuilder {
     /// How many events are remembered, running and completed together; 1,000,000 by default, at about 45 bytes each
     /// once they are there. Zero is taken for one.
     ///
-    /// An [inbox](crate::queue::Inbox) has room for as many events again, which are kept whole, and for the last sequences of as
+    /// A [queue](crate::queue::Queue) has room for as many events again, which are kept whole, and for the last sequences of as
     /// many resources, at about 100 bytes each: choose it by the size of the bodies.
     ///
     /// Below 8,192 it is exact. Above, it is shared out over up to 16 shards, each with some headroom since keys do

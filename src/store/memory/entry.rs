@@ -3,7 +3,7 @@
 use std::time::{Duration, SystemTime};
 
 use crate::EventKey;
-use crate::queue::{EventState, FailedAttempt, Order, QueuedEvent, StoredRequest};
+use crate::store::queue::{EventState, FailedAttempt, Order, QueuedEvent, StoredRequest};
 use crate::store::{ClaimRequest, ClaimToken, Fingerprint};
 
 /// Both readings of the store's clock.
@@ -74,7 +74,7 @@ impl Entry {
     /// Leases the event under a new token.
     pub(super) fn lease(&mut self, lease: Duration, now: Now) {
         if self.event.state == EventState::Running {
-            self.failed(crate::queue::LAPSED, now);
+            self.failed(crate::store::queue::LAPSED, now);
         } else {
             self.due = (self.until, self.event.due_at);
         }

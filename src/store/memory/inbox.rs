@@ -5,7 +5,7 @@ use std::sync::{MutexGuard, PoisonError};
 use super::entry::Now;
 use super::queue::EventQueue;
 use super::store::{MemoryStore, Shared};
-use crate::queue::{
+use crate::store::queue::{
     Change, Changed, Filter, LeaseRequest, Leased, Page, Queue, QueueCounts, QueuedEvent, StoredRequest,
 };
 use crate::store::{Claim, ClaimRequest, Hold, StoreError, StoreErrorKind, StoreFuture};

@@ -8,7 +8,7 @@ use super::leasable::{Leasable, Place};
 use super::line::Lines;
 use super::waiting::Waiting;
 use crate::EventKey;
-use crate::queue::EventState;
+use crate::store::queue::EventState;
 
 /// What depends on the states of events. An entry is taken out before it changes and put in afterwards.
 #[derive(Debug)]

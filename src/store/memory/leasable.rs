@@ -5,7 +5,7 @@ use std::collections::{BTreeSet, BinaryHeap, HashMap};
 use std::ops::Bound;
 use std::time::Duration;
 
-use crate::queue::{KindRooms, LeaseRequest};
+use crate::store::queue::{KindRooms, LeaseRequest};
 
 /// When an event is due, or when its lease ends, and its number in the order of arrival.
 pub(super) type Place = (Duration, u64);
@@ -133,7 +133,7 @@ mod tests {
     use std::cell::Cell;
 
     use super::*;
-    use crate::queue::KindLimits;
+    use crate::store::queue::KindLimits;
 
     const NOW: Duration = Duration::from_secs(10);
 

@@ -3,7 +3,7 @@
 use std::collections::{BTreeSet, HashMap};
 
 use super::marks::Marks;
-use crate::queue::Order;
+use crate::store::queue::Order;
 
 /// The lines of all resources. An event is in its line from its arrival until it is completed or dead.
 #[derive(Debug)]

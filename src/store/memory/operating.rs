@@ -3,7 +3,7 @@
 use super::entry::Now;
 use super::queue::EventQueue;
 use crate::EventKey;
-use crate::queue::{Change, Changed, EventState, Filter, Page, QueueCounts, QueuedEvent};
+use crate::store::queue::{Change, Changed, EventState, Filter, Page, QueueCounts, QueuedEvent};
 
 const DISCARDED: &str = "discarded by an operator";
 

@@ -6,7 +6,7 @@ use std::time::Duration;
 use super::entry::{Entry, Now, Retired};
 use super::index::Index;
 use crate::EventKey;
-use crate::queue::{EventState, LeaseRequest, Leased, StoredRequest};
+use crate::store::queue::{EventState, LeaseRequest, Leased, StoredRequest};
 use crate::store::{Claim, ClaimRequest, ClaimToken, Completion, Ending, Hold};
 
 /// How many completed events are kept whole, for operators. Of older ones only the record that tells duplicates is.

@@ -23,7 +23,7 @@ use crate::{EventKey, telemetry};
 /// can go, new events are refused with [`StoreErrorKind::Full`](crate::store::StoreErrorKind::Full). A claim that lapsed
 /// more than `min_retention` ago without anybody coming back to it is no longer live. From 80 % on there is a warning.
 ///
-/// As an [inbox](crate::queue::Inbox) it keeps events whole, as many as the capacity says, beside the records. The bound
+/// As a [queue](crate::queue::Queue) it keeps events whole, as many as the capacity says, beside the records. The bound
 /// is on their number, not on their size: of bodies of up to 1 MiB each, a capacity of 10,000 may take 10 GiB.
 ///
 /// Of an event's id and body it keeps hashes: 128 bits of the key, 32 of the fingerprint that `same_body` compares, and

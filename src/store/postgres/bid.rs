@@ -11,7 +11,7 @@ use super::parcel::Kept;
 use super::settle::Settle;
 use super::text::{milliseconds, storable};
 use crate::EventKey;
-use crate::queue::StoredRequest;
+use crate::store::queue::StoredRequest;
 use crate::store::{Claim, ClaimRequest, ClaimToken, Fingerprint};
 
 /// One claim, as it is asked for in a batch.

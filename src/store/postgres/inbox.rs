@@ -9,7 +9,7 @@ use super::store::locked;
 use super::waiting::{Peek, Question, Told};
 use super::wanted::Wanted;
 use crate::EventKey;
-use crate::queue::{
+use crate::store::queue::{
     Change, Changed, Filter, LeaseRequest, Leased, Page, Queue, QueueCounts, QueuedEvent, StoredRequest,
 };
 use crate::store::{Claim, ClaimRequest, Hold, StoreError, StoreFuture};

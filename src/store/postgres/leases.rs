@@ -18,9 +18,9 @@ use super::settle::Settle;
 use super::settles::Settles;
 use super::strays::{Returns, Strays};
 use super::wanted::Wanted;
-use crate::queue::Leased;
 use crate::store::group::{Answers, Engine, Group};
 use crate::store::handed::Handed;
+use crate::store::queue::Leased;
 use crate::store::{ClaimToken, Fingerprint, StoreError};
 use crate::{EventKey, telemetry};
 

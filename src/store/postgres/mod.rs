@@ -72,7 +72,7 @@
 //! | waking workers, where events are accepted or put back | 1 |
 //! | leases, where a worker runs | 1 |
 //! | looking for events of lost leases, and behind an old snapshot, where a worker runs and there is such | 1 |
-//! | how many events are waiting and which are known, where a receiver [limits](crate::WebhookLayer::max_waiting_events) them | 1 |
+//! | how many events are waiting and which are known, where a receiver [limits](crate::inbox::Inbox::max_waiting_events) them | 1 |
 //! | being woken, where a worker runs | 1 |
 //!
 //! The pool itself serves [`migrate`](PostgresStore::migrate), [`purge`](PostgresStore::purge), and what operators ask.

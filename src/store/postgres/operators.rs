@@ -11,7 +11,8 @@ use super::schema::{DELETE_SQL, WHICH};
 use super::table::TableName;
 use super::text::{milliseconds, storable, within_reach};
 use crate::EventKey;
-use crate::queue::{Change, EventState, Filter, Page, QueueCounts, QueuedEvent, from_unix_millis, log, unix_millis};
+use crate::clock::{from_unix_millis, unix_millis};
+use crate::store::queue::{Change, EventState, Filter, Page, QueueCounts, QueuedEvent, log};
 
 /// What operators ask, about a store's table. Few ask, so it is the pool's connections that answer.
 #[derive(Clone)]

@@ -4,7 +4,8 @@ use sqlx::Row as _;
 use sqlx::postgres::PgRow;
 
 use super::text::{storable, within_reach};
-use crate::queue::{Order, StoredRequest, from_unix_millis, unix_millis};
+use crate::clock::{from_unix_millis, unix_millis};
+use crate::store::queue::{Order, StoredRequest};
 
 /// The longest order that is written as it is: a row of an index holds no more than a few thousand bytes.
 const LONGEST_ORDER: usize = 1_024;

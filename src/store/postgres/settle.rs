@@ -8,7 +8,7 @@ use sqlx::{AssertSqlSafe, Row as _};
 use super::lane::{Sheet, place};
 use super::text::{milliseconds, pause, storable};
 use crate::EventKey;
-use crate::queue::log;
+use crate::store::queue::log;
 use crate::store::{ClaimRequest, ClaimToken, Completion, Hold};
 
 /// How long a released event is remembered, for the number of its attempts.

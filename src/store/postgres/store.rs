@@ -20,8 +20,8 @@ use super::settle::{Settle, Settled};
 use super::settles::Settles;
 use super::waiting::Waiting;
 use crate::EventKey;
-use crate::queue::StoredRequest;
 use crate::store::group::Group;
+use crate::store::queue::StoredRequest;
 use crate::store::{
     Claim, ClaimRequest, Dialect, Ending, Enlistment, Hold, Store, StoreError, StoreErrorKind, StoreFuture,
 };

@@ -10,10 +10,10 @@ use super::settle::Settle;
 use super::settles::Settles;
 use super::text::milliseconds;
 use crate::EventKey;
-use crate::queue::Leased;
 use crate::store::ClaimToken;
 use crate::store::group::Group;
 use crate::store::handed::PutBack;
+use crate::store::queue::Leased;
 
 /// Between two looks, at first; and at the most.
 const PAUSES: [Duration; 2] = [Duration::from_millis(50), Duration::from_secs(1)];

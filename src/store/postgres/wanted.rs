@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use super::parcel;
 use super::text::milliseconds;
-use crate::queue::{KindLimits, KindRooms, LAPSED, LeaseRequest};
 use crate::store::ClaimToken;
+use crate::store::queue::{KindLimits, KindRooms, LAPSED, LeaseRequest};
 
 /// More than this are not leased in one statement.
 const LARGEST_LEASE: usize = 512;

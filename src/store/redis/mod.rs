@@ -59,7 +59,7 @@
 //!
 //! # The inbox
 //!
-//! The store is an [`Inbox`](crate::queue::Inbox), on Redis 7.0 or Valkey. One script claims the event and adds it to a stream
+//! The store is a [`Queue`](crate::queue::Queue), on Redis 7.0 or Valkey. One script claims the event and adds it to a stream
 //! and to what is due, together with others that came at the same time. When that is answered, the sender may forget the event, and
 //! whether Redis remembers it is a matter of its configuration:
 //!

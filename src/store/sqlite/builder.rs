@@ -63,7 +63,7 @@ impl SqliteStoreBuilder {
 
     /// How long head and body of a completed event of the [inbox](crate::queue) are kept, from its completion on; as long as its record by
     /// default. Afterwards the record alone stays, and tells duplicates until its retention is over: days of deduplication do not mean days of
-    /// stored payloads. Such an event [cannot be requeued](crate::queue::Requeued::without_body). Bodies of waiting, running and dead events
+    /// stored payloads. Such an event [cannot be requeued](crate::queue::Changed::without_body). Bodies of waiting, running and dead events
     /// stay in any case.
     ///
     /// Nobody is shown a body whose time is over. It is deleted with the next [purge](SqliteStore::purge), the one that traffic does included; with

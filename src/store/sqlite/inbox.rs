@@ -15,7 +15,7 @@ use super::record;
 use super::statements;
 use super::viewing::{self, Fragment};
 use crate::EventKey;
-use crate::queue::{
+use crate::store::queue::{
     Change, Changed, EventState, Filter, LeaseRequest, Leased, Page, Queue, QueueCounts, QueuedEvent, StoredRequest,
 };
 use crate::store::{Claim, ClaimRequest, Hold, StoreError, StoreFuture};

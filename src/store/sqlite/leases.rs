@@ -7,9 +7,9 @@ use super::question::Question;
 use super::reader::Reader;
 use super::store::unless_locked_for;
 use super::writer::Writer;
-use crate::queue::Leased;
 use crate::store::group::{Answers, Engine, Group};
 use crate::store::handed::{Handed, PutBack};
+use crate::store::queue::Leased;
 
 /// Leases in a task of its own: whoever asked may leave without tearing a statement.
 pub(super) struct Leases {

@@ -16,7 +16,8 @@ use super::statements::{Statement, prepared};
 use super::table::Table;
 use super::time::{Now, millis};
 use crate::EventKey;
-use crate::queue::{KindLimits, LAPSED, LeaseRequest, Leased, Order, StoredRequest, from_unix_millis};
+use crate::clock::from_unix_millis;
+use crate::store::queue::{KindLimits, LAPSED, LeaseRequest, Leased, Order, StoredRequest};
 use crate::store::{ClaimToken, Fingerprint};
 use crate::telemetry;
 

@@ -6,8 +6,8 @@ use super::schema;
 use super::table::Table;
 use super::time::{Now, millis};
 use super::viewing::{Fragment, Value};
-use crate::queue::Change;
 use crate::store::ClaimToken;
+use crate::store::queue::Change;
 
 /// How many events one statement changes.
 pub(super) const CHANGED_AT_ONCE: u64 = 1_000;

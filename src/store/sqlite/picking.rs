@@ -14,7 +14,7 @@ use super::fault::Fault;
 use super::leasing::{Wanted, json};
 use super::pick_texts::PickTexts;
 use super::time::Now;
-use crate::queue::KindRooms;
+use crate::store::queue::KindRooms;
 
 /// How many events beyond its limit a lease looks at before it goes from kind to kind.
 const PASSED_OVER: usize = 128;
@@ -181,7 +181,7 @@ mod tests {
     use super::super::schema;
     use super::super::table::Table;
     use super::*;
-    use crate::queue::{KindLimits, LeaseRequest};
+    use crate::store::queue::{KindLimits, LeaseRequest};
 
     /// So many events of `/b` that have been due for longer than three of `/a`.
     const BACKLOG: &str = "WITH RECURSIVE n (n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM n WHERE n < ?1 + 3) \

@@ -6,9 +6,9 @@ use super::question::{Answer, Question, Verb};
 use super::queued::Arrival;
 use super::record::{self, Record};
 use super::time::Now;
-use crate::queue::StoredRequest;
 use crate::random;
 use crate::store::StoreError;
+use crate::store::queue::StoredRequest;
 
 /// What is stored under the keys of a batch; an error for a row that this store did not write.
 pub(super) type Stored = HashMap<String, Result<Record, sqlx::Error>>;

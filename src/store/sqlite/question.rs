@@ -3,7 +3,7 @@ use std::time::Duration;
 
 use super::time::millis;
 use crate::EventKey;
-use crate::queue::StoredRequest;
+use crate::store::queue::StoredRequest;
 use crate::store::{Claim, ClaimRequest, ClaimToken, Completion, Fingerprint, Hold};
 
 /// What a batch is asked about one key.

@@ -5,7 +5,8 @@ use std::sync::Arc;
 use super::question::{Answer, Bid, Done};
 use super::record::{Decision, HELD_ALREADY, LOST, Record, State, held};
 use super::time::Now;
-use crate::queue::{StoredRequest, log, unix_millis};
+use crate::clock::unix_millis;
+use crate::store::queue::{StoredRequest, log};
 use crate::store::{Claim, ClaimToken};
 
 /// When what is waiting, running or dead expires.

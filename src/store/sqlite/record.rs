@@ -5,7 +5,7 @@ use std::sync::Arc;
 use super::question::{Answer, Bid, Done, Question, Verb};
 use super::queued::{self, Queued};
 use super::time::Now;
-use crate::queue::StoredRequest;
+use crate::store::queue::StoredRequest;
 use crate::store::{Claim, ClaimToken, Fingerprint, Hold};
 
 /// How long there is a trace of a claim that was released, or that lapsed and that nobody came back for: its attempts go on

@@ -13,8 +13,8 @@ use super::schema;
 use super::table::Table;
 use super::time::Now;
 use crate::EventKey;
-use crate::queue::StoredRequest;
 use crate::store::group::LARGEST_BATCH;
+use crate::store::queue::StoredRequest;
 use crate::store::{ClaimToken, Fingerprint};
 
 /// Completes a claim inside of a handler's own transaction, in the default table, for drivers other than sqlx: effect and

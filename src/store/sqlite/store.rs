@@ -47,7 +47,7 @@ const LONGEST_PAUSE: Duration = Duration::from_millis(50);
 /// container, which sets its clock back, its own of before seem to hold on for as long as it had been up. Do not share a file
 /// among containers like these, and have them see the machine's `/proc/uptime`.
 ///
-/// Clones share one connection, and two others to look at the [inbox](crate::queue::Inbox) that this store is, too: one for what
+/// Clones share one connection, and two others to look at the [queue](crate::queue::Queue) that this store is, too: one for what
 /// takes no time, and one for operators' lists and counts.
 #[derive(Clone)]
 pub struct SqliteStore {

@@ -11,7 +11,8 @@ use super::statements::Statement;
 use super::table::Table;
 use super::time::Now;
 use crate::EventKey;
-use crate::queue::{EventState, Filter, Page, QueueCounts, QueuedEvent, from_unix_millis, log, unix_millis};
+use crate::clock::{from_unix_millis, unix_millis};
+use crate::store::queue::{EventState, Filter, Page, QueueCounts, QueuedEvent, log};
 
 const COLUMNS: &str =
     "key, event_type, state, boot, due_at, received_at, processed_at, attempts, summary, arrival, order_key, sequence";

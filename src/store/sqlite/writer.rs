@@ -13,8 +13,8 @@ use super::plan::{Plan, Stored};
 use super::question::{Answer, Question};
 use super::statements::{self, PURGED_AT_ONCE, Statement, Statements};
 use super::time::Times;
-use crate::queue::Leased;
 use crate::store::group::{Answers, Engine};
+use crate::store::queue::Leased;
 
 /// How often traffic purges, unless there is more to purge than goes at once.
 const PURGE_EVERY: Duration = Duration::from_secs(10);

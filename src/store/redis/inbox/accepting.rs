@@ -9,8 +9,8 @@ use super::super::record::{self, Record, State, Unreadable, milliseconds};
 use super::super::store::{Shared, Way};
 use super::entry::{self, read, text};
 use super::scripts;
-use crate::queue::StoredRequest;
 use crate::store::group::{Answers, Engine};
+use crate::store::queue::StoredRequest;
 use crate::store::{Claim, ClaimRequest, Fingerprint};
 
 /// How many events go into one script, and how many bytes of them, unless it is a single one: the server does nothing else meanwhile.

@@ -6,8 +6,9 @@ use deadpool_redis::redis::{FromRedisValue, RedisError, Value, from_redis_value}
 use super::super::fault::Fault;
 use super::super::record::{self, Place, Record, State, Unreadable};
 use crate::EventKey;
-use crate::queue::{EventState, Order, QueuedEvent, StoredRequest, from_unix_millis, unix_millis};
+use crate::clock::{from_unix_millis, unix_millis};
 use crate::store::ClaimRequest;
+use crate::store::queue::{EventState, Order, QueuedEvent, StoredRequest};
 
 /// How entries are written. Every version begins with the version, the key, the order and the name of the parcel.
 const VERSION: &str = "1";

@@ -9,8 +9,8 @@ use super::super::record::{self, Unreadable};
 use super::super::store::{Shared, Way};
 use super::entry::{Entry, key_text, read};
 use super::scripts;
-use crate::queue::Leased;
 use crate::store::ClaimToken;
+use crate::store::queue::Leased;
 use crate::telemetry;
 
 /// How many bytes of parcels are asked for at a time, unless it is a single one.

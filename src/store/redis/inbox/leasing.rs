@@ -13,9 +13,9 @@ use super::entry::{read, text};
 use super::handing::{Held, Row, UNREADABLE};
 use super::scripts;
 use super::strays::Search;
-use crate::queue::{KindLimits, LAPSED, LeaseRequest, Leased};
 use crate::store::ClaimToken;
 use crate::store::handed::{Handed, PutBack};
+use crate::store::queue::{KindLimits, LAPSED, LeaseRequest, Leased};
 use crate::telemetry;
 
 /// How many events one script leases at the most: the server does nothing else meanwhile.

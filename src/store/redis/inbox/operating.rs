@@ -9,8 +9,9 @@ use super::super::store::{Shared, Way};
 use super::entry::{Entry, kept, read};
 use super::scripts;
 use crate::EventKey;
-use crate::queue::{Change, Changed, EventState, Filter, Page, QueueCounts, QueuedEvent, from_unix_millis, log};
+use crate::clock::from_unix_millis;
 use crate::store::ClaimToken;
+use crate::store::queue::{Change, Changed, EventState, Filter, Page, QueueCounts, QueuedEvent, log};
 
 /// How many events one script looks at, and how many it changes.
 const AT_ONCE: usize = 100;

@@ -8,7 +8,7 @@ use super::super::script::Script;
 use super::super::store::{Shared, Way};
 use super::leasing::LONGEST_LEASE;
 use super::{entry::read, scripts};
-use crate::queue::log::escaped;
+use crate::store::queue::log::escaped;
 use crate::store::{ClaimRequest, ClaimToken, Completion, Ending, Hold};
 
 impl Shared {

@@ -4,7 +4,7 @@ use std::pin::Pin;
 use super::super::RedisStore;
 use super::Offer;
 use crate::EventKey;
-use crate::queue::{
+use crate::store::queue::{
     Change, Changed, Filter, LeaseRequest, Leased, Page, Queue, QueueCounts, QueuedEvent, StoredRequest,
 };
 use crate::store::{Claim, ClaimRequest, Hold, StoreFuture};

@@ -5,7 +5,7 @@ use std::time::Duration;
 use super::super::Harness;
 use super::super::bench::{COMPLETED, FRESH, IN_FLIGHT, LONG};
 use super::bench::{ACCEPTED, Desk, Draft};
-use crate::queue::{EventState, Queue};
+use crate::store::queue::{EventState, Queue};
 use crate::store::{Claim, ClaimToken, Completion, Hold, Store};
 
 /// Runs the checks of this module.

@@ -8,7 +8,7 @@ use std::time::{Duration, SystemTime};
 use super::super::bench::{LONG, fail};
 use super::super::{Harness, bench::without_attempt};
 use crate::EventKey;
-use crate::queue::{EventState, Filter, LeaseRequest, Leased, Order, Page, Queue, QueuedEvent, StoredRequest};
+use crate::store::queue::{EventState, Filter, LeaseRequest, Leased, Order, Page, Queue, QueuedEvent, StoredRequest};
 use crate::store::{Claim, ClaimRequest, ClaimToken, Completion, Fingerprint, Hold, StoreError};
 
 pub(super) const ENDPOINT: &str = "/webhooks/conformance";

@@ -5,7 +5,7 @@ use std::time::Duration;
 use super::super::Harness;
 use super::super::bench::{COMPLETED, LONG};
 use super::bench::{Desk, Draft};
-use crate::queue::{EventState, Filter, Page, Queue};
+use crate::store::queue::{EventState, Filter, Page, Queue};
 use crate::store::{Claim, Hold};
 
 /// Runs the checks of this module. The harness builds stores that keep completed bodies for `kept`, which may be zero.

@@ -5,8 +5,8 @@ use std::time::Duration;
 use super::super::Harness;
 use super::super::bench::LONG;
 use super::bench::{Desk, Draft, ids};
-use crate::queue::{Filter, KindLimits, LAPSED, LeaseRequest, Queue};
 use crate::store::Hold;
+use crate::store::queue::{Filter, KindLimits, LAPSED, LeaseRequest, Queue};
 
 /// Runs the checks of this module.
 pub async fn run(harness: &impl Harness<Store: Queue>) {

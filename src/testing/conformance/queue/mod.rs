@@ -1,4 +1,4 @@
-//! The behaviour that every [`Inbox`] must have, beside that of a store.
+//! The behaviour that every [`Queue`] must have, beside that of a store.
 //!
 //! ```
 //! use std::time::Duration;
@@ -36,7 +36,7 @@ pub mod races;
 pub mod settling;
 
 use super::Harness;
-use crate::queue::Queue;
+use crate::store::queue::Queue;
 
 /// Runs every check of an inbox. The checks of a store are run by [`conformance::run`](super::run).
 ///

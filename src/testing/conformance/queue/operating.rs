@@ -6,8 +6,8 @@ use super::super::Harness;
 use super::super::bench::{COMPLETED, FRESH, LONG};
 use super::bench::{Desk, Draft};
 use crate::EventKey;
-use crate::queue::{EventState, Filter, Page, Queue, QueueCounts};
 use crate::store::Hold;
+use crate::store::queue::{EventState, Filter, Page, Queue, QueueCounts};
 
 /// Runs the checks of this module.
 pub async fn run(harness: &impl Harness<Store: Queue>) {
@@ -65,7 +65,7 @@ pub async fn pages_do_not_move(harness: &impl Harness<Store: Queue>) {
     }
     let list = async |page: Page| desk.answered("list", desk.inbox.list(&Filter::all(), &page).await);
     let first = list(Page::first(2)).await;
-    let names = |events: &[crate::queue::QueuedEvent]| -> Vec<String> {
+    let names = |events: &[crate::store::queue::QueuedEvent]| -> Vec<String> {
         events.iter().map(|event| event.key.id().to_owned()).collect()
     };
     desk.verify("first page", names(&first), vec!["a".to_owned(), "b".to_owned()]);

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use super::super::Harness;
 use super::super::bench::{FRESH, LONG, without_attempt};
 use super::bench::{ACCEPTED, Desk, Draft};
-use crate::queue::{EventState, Filter, LeaseRequest, Leased, Order, Queue};
+use crate::store::queue::{EventState, Filter, LeaseRequest, Leased, Order, Queue};
 use crate::store::{ClaimToken, Completion, Hold, Store};
 
 const TASKS: usize = 64;

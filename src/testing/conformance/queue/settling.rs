@@ -5,7 +5,7 @@ use std::time::Duration;
 use super::super::Harness;
 use super::super::bench::{COMPLETED, LONG};
 use super::bench::{Desk, Draft, ids};
-use crate::queue::{EventState, Queue};
+use crate::store::queue::{EventState, Queue};
 use crate::store::{Completion, Hold, Store};
 
 /// Runs the checks of this module.

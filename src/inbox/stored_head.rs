@@ -9,7 +9,7 @@ use bytes::{BufMut, Bytes, BytesMut};
 use http::request::Parts;
 use http::{HeaderMap, HeaderName, HeaderValue, Method, Request, Uri};
 
-use super::{from_unix_millis, unix_millis};
+use crate::clock::{from_unix_millis, unix_millis};
 
 /// Which of a request's headers are kept.
 pub(crate) type KeepHeader<'a> = dyn Fn(&HeaderName) -> bool + 'a;

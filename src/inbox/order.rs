@@ -1,19 +1,19 @@
 use std::fmt;
 use std::sync::Arc;
 
-use super::Order;
 use crate::error::ConfigError;
 use crate::head::Head;
 use crate::identity::envelope::{self, Field, JsonPath};
 use crate::identity::json_path;
 use crate::key::EventKey;
+use crate::store::queue::Order;
 
 type Namer = dyn Fn(&Head<'_>, &[u8]) -> Option<String> + Send + Sync;
 
 /// Which events wait for each other: those of one resource run one at a time, in the order of their arrival.
 ///
 /// ```
-/// use tower_webhook::queue::OrderSource;
+/// use tower_webhook::inbox::OrderSource;
 ///
 /// // One subscription's events in order, and none that is older than what was applied.
 /// let order = OrderSource::json("data.object.id")?.sequence("data.object.version")?;

@@ -33,9 +33,9 @@ const ORDINARY: [&str; 17] = [
 
 const TRACING_PREFIX: &str = "x-b3-";
 
-/// The choice of a layer: the scheme's headers, and those that its builder was told to keep.
-#[derive(Clone)]
-pub(crate) struct Kept {
+/// The headers and query values that an inbox keeps: the sender's own headers, and those chosen by name.
+#[derive(Clone, Default)]
+pub(super) struct Kept {
     own: Vec<HeaderPattern>,
     proof: Vec<HeaderName>,
     chosen: Vec<HeaderPattern>,
@@ -43,22 +43,21 @@ pub(crate) struct Kept {
 }
 
 impl Kept {
-    /// The default choice for deliveries of this sender.
-    pub(crate) fn of(profile: &Profile) -> Self {
-        let (own, proof) = (profile.own_headers.clone(), profile.proof_headers.clone());
-        Self { own, proof, chosen: Vec::new(), query: Vec::new() }
+    /// Keeps the sender's own headers, and drops those that carry its signatures.
+    pub(super) fn choose_sender(&mut self, profile: &Profile) {
+        (self.own, self.proof) = (profile.own_headers.clone(), profile.proof_headers.clone());
     }
 
-    pub(crate) fn choose_headers(&mut self, headers: impl IntoIterator<Item = HeaderPattern>) {
+    pub(super) fn choose_headers(&mut self, headers: impl IntoIterator<Item = HeaderPattern>) {
         self.chosen.extend(headers);
     }
 
-    pub(crate) fn choose_query(&mut self, names: impl IntoIterator<Item = String>) {
+    pub(super) fn choose_query(&mut self, names: impl IntoIterator<Item = String>) {
         self.query.extend(names);
     }
 
     /// Whether to keep the header. `identifies` says that the event's id or type is read from it.
-    pub(crate) fn keeps(&self, name: &HeaderName, identifies: bool) -> bool {
+    pub(super) fn keeps(&self, name: &HeaderName, identifies: bool) -> bool {
         let matched = |patterns: &[HeaderPattern], exactly: bool| {
             patterns.iter().any(|pattern| pattern.is_exact() == exactly && pattern.matches(name))
         };
@@ -77,7 +76,7 @@ impl Kept {
 
     /// The URI as it is stored: the values of parameters whose names are a credential's are left out, and a user's name and
     /// password before the host.
-    pub(crate) fn uri(&self, uri: &Uri) -> String {
+    pub(super) fn uri(&self, uri: &Uri) -> String {
         let mut text = uri.scheme_str().map_or_else(String::new, |scheme| format!("{scheme}://"));
         if let Some(authority) = uri.authority() {
             text.push_str(authority.as_str().rsplit('@').next().unwrap_or_default());
@@ -136,7 +135,9 @@ mod tests {
         let profile = Profile::default()
             .own_headers(["x-acme-*", "x-event-key"].map(pattern))
             .proof_headers([HeaderName::from_static("x-acme-sum")]);
-        Kept::of(&profile)
+        let mut kept = Kept::default();
+        kept.choose_sender(&profile);
+        kept
     }
 
     fn keeps(kept: &Kept, name: &'static str) -> bool {

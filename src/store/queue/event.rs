@@ -1,7 +1,8 @@
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, SystemTime};
 
 use super::StoredRequest;
 use crate::EventKey;
+use crate::clock::unix_millis;
 
 /// Where an event of an inbox stands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -209,7 +210,8 @@ pub const LAPSED: &str = "the lease lapsed: the worker is gone, or could not rea
 /// A log of failed attempts as stores keep it: a line each, `started ended reason`, the times in milliseconds since 1970.
 #[cfg(any(test, feature = "postgres", feature = "redis", feature = "sqlite"))]
 pub(crate) mod log {
-    use super::{FailedAttempt, from_unix_millis};
+    use super::FailedAttempt;
+    use crate::clock::from_unix_millis;
 
     /// The reason on one line, and without what some databases refuse.
     pub(crate) fn escaped(reason: &str) -> String {
@@ -258,19 +260,4 @@ pub struct QueueCounts {
     pub dead: u64,
     /// For how long the oldest event that is due has been waiting, since it was received.
     pub oldest_waiting: Option<Duration>,
-}
-
-/// Milliseconds since 1970, negative before.
-pub(crate) fn unix_millis(time: SystemTime) -> i64 {
-    match time.duration_since(UNIX_EPOCH) {
-        Ok(since) => i64::try_from(since.as_millis()).unwrap_or(i64::MAX),
-        Err(before) => i64::try_from(before.duration().as_millis()).map_or(i64::MIN, |millis| -millis),
-    }
-}
-
-/// The time that is written as these milliseconds since 1970.
-pub(crate) fn from_unix_millis(millis: i64) -> SystemTime {
-    let distance = Duration::from_millis(millis.unsigned_abs());
-    let time = if millis < 0 { UNIX_EPOCH.checked_sub(distance) } else { UNIX_EPOCH.checked_add(distance) };
-    time.unwrap_or(UNIX_EPOCH)
 }

@@ -41,14 +41,15 @@
 //! | the store is away | 503 | 503; workers wait until it is back |
 //! | exactly-once effect | `complete_in` on Postgres and SQLite | the same |
 //!
-//! The memory store, SQLite, Redis and Postgres are an [`Inbox`] each, so both can share one during a rolling deploy: what is queued counts as done to an
-//! inline receiver, and what runs inline is in flight to an inbox, never 200. How durable an accepted event is, is the store's
-//! business: [memory](crate::store::MemoryStore) forgets it with the process, Redis keeps it as its AOF is configured, SQLite and Postgres keep it.
+//! The memory store, SQLite, Redis and Postgres are a [queue](crate::queue) each, so that inline receivers and an inbox can share
+//! one during a rolling deploy: a queued event counts as done to an inline receiver, and an event that runs inline is in flight to an
+//! inbox, never 200. The store decides how durable an accepted event is: [memory](crate::store::MemoryStore) forgets it with the
+//! process, Redis keeps it as its AOF is configured, SQLite and Postgres keep it.
 //!
 //! # Order
 //!
-//! Events run in parallel, in about the order of their arrival. Where more is needed, [`WebhookLayer::order_by`](crate::WebhookLayer::order_by)
-//! lets those of one resource run one at a time, and a sequence skips old news. An event that is retried holds up those behind
+//! Events run in parallel, in about the order of their arrival. Where more is needed, [`Inbox::order_by`]
+//! lets those of one resource run one at a time, and a sequence skips outdated events. An event that is retried holds up those behind
 //! it; a dead letter does not.
 //!
 //! # What is stored of a request
@@ -58,50 +59,17 @@
 //! one that the id or the type is read from (unless a closure reads it), and the provider's own, such as `x-github-*`. A scheme of your own says which are its
 //! provider's: [`TemplateBuilder::own_headers`](crate::scheme::TemplateBuilder::own_headers), or
 //! [`Profile::own_headers`](crate::scheme::Profile::own_headers). Signatures, tokens, `authorization` and cookies are left out.
-//! [`WebhookLayer::keep_headers`](crate::WebhookLayer::keep_headers) keeps more.
+//! [`Inbox::keep_headers`] keeps more.
 //!
 //! Of the query, parameters stay, but the values of those that are named like a credential (`token`, `api_key`, `sig` …) are left
-//! empty; [`WebhookLayer::keep_query_values`](crate::WebhookLayer::keep_query_values) keeps them. The path is stored as it is,
+//! empty; [`Inbox::keep_query_values`] keeps them. The path is stored as it is,
 //! because the worker finds the handler by it: put no secret there.
-//!
-//! # Operators
-//!
-//! [`list`](Queue::list), [`get`](Queue::get), [`requeue`](Queue::requeue), [`discard`](Queue::discard), [`forget`](Queue::forget) and
-//! [`counts`](Queue::counts) are verbs of every inbox:
-//!
-//! ```
-//! use tower_webhook::queue::{EventState, Filter, Queue};
-//! use tower_webhook::store::MemoryStore;
-//!
-//! # #[tokio::main(flavor = "current_thread")]
-//! # async fn main() -> Result<(), Box<dyn std::error::Error>> {
-//! let inbox = MemoryStore::new();
-//! let again = inbox.requeue(&Filter::all().state(EventState::Dead).event_type("invoice.paid"), false).await?;
-//! println!("{} dead letters run again; {} are waiting", again.events, inbox.counts().await?.waiting);
-//! # Ok(())
-//! # }
-//! ```
 
 mod credentials;
-mod event;
-pub(crate) mod head;
-pub(crate) mod kept;
-mod lease;
+#[allow(clippy::module_inception, reason = "the inbox is what this module is about")]
+mod inbox;
+mod kept;
 mod order;
-#[allow(clippy::module_inception, reason = "the queue is what this module is about")]
-mod queue;
-mod stored_request;
+pub(crate) mod stored_head;
 
-#[cfg(any(feature = "postgres", feature = "redis", feature = "sqlite"))]
-pub(crate) use self::event::log;
-pub use self::{
-    event::{EventState, FailedAttempt, Filter, LAPSED, Page, QueueCounts, QueuedEvent},
-    lease::{KindLimits, LeaseRequest, Leased},
-    order::OrderSource,
-    queue::{Change, Changed, IntoQueue, Queue},
-    stored_request::{Order, StoredRequest},
-};
-pub(crate) use self::{
-    event::{from_unix_millis, unix_millis},
-    lease::KindRooms,
-};
+pub use self::{inbox::Inbox, order::OrderSource};

@@ -7,7 +7,7 @@ use super::StoredRequest;
 use crate::EventKey;
 use crate::store::{ClaimRequest, ClaimToken, Fingerprint};
 
-/// What [`Queue::lease`] is asked.
+/// What [`Queue::lease`](super::Queue::lease) is asked.
 #[derive(Clone, Copy, Debug)]
 #[non_exhaustive]
 pub struct LeaseRequest<'a> {
@@ -132,7 +132,7 @@ pub struct Leased {
     pub fingerprint: Fingerprint,
     /// What was accepted.
     pub request: StoredRequest,
-    /// Whether a handler was [started](Queue::start) in an earlier attempt. Attempts that were not the last one permitted are not
+    /// Whether a handler was [started](super::Queue::start) in an earlier attempt. Attempts that were not the last one permitted are not
     /// noted down.
     pub started: bool,
     /// Whether an event of the same order with the same or a higher sequence was completed before: this one is old news.

@@ -24,7 +24,7 @@ impl Delivered<'_> {
 
 /// How a worker's attempt at an event ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Attempted {
+pub(crate) enum AttemptOutcome {
     Completed,
     Retried,
     Buried,
@@ -33,7 +33,7 @@ pub(crate) enum Attempted {
     Unknown,
 }
 
-impl Attempted {
+impl AttemptOutcome {
     #[cfg_attr(not(feature = "tracing"), expect(dead_code))]
     const fn as_str(self) -> &'static str {
         match self {
@@ -59,7 +59,7 @@ mod traced {
 
     use tracing::{Level, field};
 
-    use super::{Attempted, Delivered};
+    use super::{AttemptOutcome, Delivered};
     use crate::EventKey;
     use crate::error::with_causes;
     use crate::outcome::Outcome;
@@ -139,16 +139,16 @@ mod traced {
     }
 
     /// The one audit event of a worker's attempt.
-    pub(crate) fn attempted(attempted: Attempted, about: &Delivered<'_>) {
+    pub(crate) fn attempted(attempt_outcome: AttemptOutcome, about: &Delivered<'_>) {
         macro_rules! audit {
             ($level:expr) => {
-                tell_audit!($level, about, "attempt", outcome = attempted.as_str())
+                tell_audit!($level, about, "attempt", outcome = attempt_outcome.as_str())
             };
         }
-        match attempted {
-            Attempted::Buried => audit!(Level::ERROR),
-            Attempted::Retried | Attempted::Lost | Attempted::Unknown => audit!(Level::WARN),
-            Attempted::Completed | Attempted::Released => audit!(Level::INFO),
+        match attempt_outcome {
+            AttemptOutcome::Buried => audit!(Level::ERROR),
+            AttemptOutcome::Retried | AttemptOutcome::Lost | AttemptOutcome::Unknown => audit!(Level::WARN),
+            AttemptOutcome::Completed | AttemptOutcome::Released => audit!(Level::INFO),
         }
     }
 
@@ -307,7 +307,7 @@ mod silent {
     use std::error::Error;
     use std::time::Duration;
 
-    use super::{Attempted, Delivered};
+    use super::{AttemptOutcome, Delivered};
     use crate::EventKey;
     use crate::outcome::Outcome;
 
@@ -324,7 +324,7 @@ mod silent {
     }
 
     pub(crate) fn delivered(_: &Outcome, _: &Delivered<'_>) {}
-    pub(crate) fn attempted(_: Attempted, _: &Delivered<'_>) {}
+    pub(crate) fn attempted(_: AttemptOutcome, _: &Delivered<'_>) {}
     pub(crate) fn lease_failed(_: &(dyn Error + 'static)) {}
     pub(crate) fn store_failed(_: &str, _: &EventKey, _: &(dyn Error + 'static)) {}
     pub(crate) fn claim_lost(_: &EventKey) {}

@@ -5,7 +5,6 @@ use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use super::ledger::Ledger;
-use super::replay_guard::ReplayGuard;
 use crate::EventKey;
 use crate::store::{ClaimRequest, ClaimToken, EnlistState, Fingerprint};
 
@@ -15,7 +14,6 @@ pub(crate) struct ClaimState {
     pub(crate) token: ClaimToken,
     pub(crate) fingerprint: Fingerprint,
     pub(crate) event_type: Option<Box<str>>,
-    pub(crate) guard: Option<ReplayGuard>,
     pub(super) ledger: Arc<dyn Ledger>,
     deduplicated: bool,
     enlisting: OnceLock<Box<EnlistState>>,
@@ -46,7 +44,6 @@ impl ClaimState {
             token,
             fingerprint,
             event_type: None,
-            guard: None,
             ledger,
             deduplicated: true,
             enlisting: OnceLock::new(),
@@ -66,11 +63,6 @@ impl ClaimState {
     /// The same claim; false for an event whose id was made up for this delivery.
     pub(crate) fn deduplicated(self, deduplicated: bool) -> Self {
         Self { deduplicated, ..self }
-    }
-
-    /// The same claim, with its body bound to its id.
-    pub(crate) fn guarded(self, guard: Option<ReplayGuard>) -> Self {
-        Self { guard, ..self }
     }
 
     /// The request that claims the event, and that every later verb on the claim repeats.

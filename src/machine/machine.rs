@@ -10,7 +10,7 @@ use super::admission::{Admission, Phase};
 use super::claim::Claiming;
 use super::claim_state::{ClaimState, Stage};
 use super::context::{BodyChange, Context, Machine, Terms};
-use super::replay_guard;
+use super::replay_guard::{self, ReplayGuard};
 use super::run::{NotReady, Work, Worked, run};
 use super::settle::{Settled, release_in_background, settle};
 use super::timing::{unless, within};
@@ -50,14 +50,20 @@ struct Held {
 
 impl Machine {
     /// One delivery that runs while the sender waits: admitted, claimed, run, settled.
-    pub(crate) async fn drive(self: &Arc<Self>, terms: &Terms, claim: &Arc<ClaimState>, work: &mut impl Work) -> Ended {
+    pub(crate) async fn drive(
+        self: &Arc<Self>,
+        terms: &Terms,
+        claim: &Arc<ClaimState>,
+        guard: Option<&ReplayGuard>,
+        work: &mut impl Work,
+    ) -> Ended {
         let cx = Context { machine: self, terms, claim };
         let admission = match self.gate.enter(terms.max_running) {
             Ok(admission) => admission,
             Err(refused) => return refused.into(),
         };
         // Out of the `match` first: awaited inside it, the future would hold it twice.
-        let held = match claim_event(cx, admission, work).await {
+        let held = match claim_event(cx, admission, guard, work).await {
             Ok(held) => held,
             Err(ended) => return ended,
         };
@@ -69,6 +75,7 @@ impl Machine {
         self: &Arc<Self>,
         terms: &Terms,
         claim: &Arc<ClaimState>,
+        guard: Option<&ReplayGuard>,
         room: impl Future<Output = Result<(), RejectionKind>>,
     ) -> Ended {
         // Admitted first: a delivery that asks the store for room is counted, and the drain waits for it.
@@ -83,7 +90,7 @@ impl Machine {
         // One deadline for both questions: a slow store is not given twice the time.
         let left = terms.claim_deadline.saturating_sub(began.elapsed());
         let terms = &Terms { claim_deadline: left, ..terms.clone() };
-        match claim_event(Context { machine: self, terms, claim }, admission, &mut Nothing).await {
+        match claim_event(Context { machine: self, terms, claim }, admission, guard, &mut Nothing).await {
             Ok(_) => {
                 claim.enter(Stage::Outside);
                 Ended::Accepted
@@ -107,9 +114,14 @@ impl Machine {
 }
 
 /// Readiness, the replay guard, and the claim, in this order: a claim must not age while its work queues.
-async fn claim_event(cx: Context<'_>, admission: Admission, work: &mut impl Work) -> Result<Held, Ended> {
+async fn claim_event(
+    cx: Context<'_>,
+    admission: Admission,
+    guard: Option<&ReplayGuard>,
+    work: &mut impl Work,
+) -> Result<Held, Ended> {
     until_ready(cx, work).await?;
-    if let Some(guard) = &cx.claim.guard {
+    if let Some(guard) = guard {
         // Boxed, as below.
         Box::pin(replay_guard::pass(cx, guard)).await?;
     }

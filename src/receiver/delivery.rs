@@ -86,23 +86,24 @@ where
     R: Send + 'static,
 {
     /// Claims, runs, settles and answers.
-    pub(super) fn start(mut self: Box<Self>, arrived: ArrivedEvent) -> DetachOnDrop<Reply<R, S::Error>> {
+    pub(super) fn start(mut self: Box<Self>, mut arrived: ArrivedEvent) -> DetachOnDrop<Reply<R, S::Error>> {
         let (claim, secret) = (arrived.claim.clone(), arrived.verified.secret().clone());
         let (config, whose) = (self.config.clone(), claim.clone());
         let detach = config.terms.detach;
         self.unanswered.about = Some((claim.clone(), secret));
+        let guard = arrived.guard.take();
         self.arrived = Some(arrived);
         // A block and not an `async fn`, whose arguments would be kept twice. Room first, so that it is made in its place
         // and not copied there.
         let delivery = Box::write(Box::new_uninit(), async move {
             let mut handling = Handling { delivery: self, output: None };
             let ended = match &config.inbox {
-                None => config.machine.drive(&config.terms, &claim, &mut handling).await,
+                None => config.machine.drive(&config.terms, &claim, guard.as_deref(), &mut handling).await,
                 // Boxed: not every delivery's future need be as large as both.
                 Some(inbox) => {
                     let terms = &config.terms;
                     let room = inbox.room(&claim, terms.lease, terms.claim_deadline);
-                    Box::pin(config.machine.enqueue(terms, &claim, room)).await
+                    Box::pin(config.machine.enqueue(terms, &claim, guard.as_deref(), room)).await
                 }
             };
             let (reply, outcome, failure) = conclude(&config, &claim.key, ended, handling.output);
@@ -202,7 +203,7 @@ impl<S> Delivery<S> {
         let (nothing, ()) = Request::default().into_parts();
         let mut parts = std::mem::replace(&mut self.intake.parts, nothing);
         let mut signed = Bytes::new();
-        if let Some(ArrivedEvent { body, claim, verified }) = self.arrived.take() {
+        if let Some(ArrivedEvent { body, claim, verified, .. }) = self.arrived.take() {
             let received_at = self.intake.received_at;
             let id_authenticated = self.config.id.is_authenticated_by(verified.coverage());
             signed = body.clone();

@@ -54,6 +54,7 @@ pub(super) enum Arrived {
 pub(super) struct ArrivedEvent {
     pub(super) body: Bytes,
     pub(super) claim: Arc<ClaimState>,
+    pub(super) guard: Option<Box<ReplayGuard>>,
     pub(super) verified: Verified,
 }
 
@@ -144,8 +145,8 @@ impl Intake {
             return Ok(Arrived::Handshake(answer));
         }
         let identity = identify(&config.id, &config.event_type, &head, &body, verified.id())?;
-        let claim = Arc::new(self.claim(config, &head, &verified, identity, &body));
-        Ok(Arrived::Event(ArrivedEvent { body, claim, verified }))
+        let (claim, guard) = self.claim(config, &head, &verified, identity, &body);
+        Ok(Arrived::Event(ArrivedEvent { body, claim: Arc::new(claim), guard, verified }))
     }
 
     /// What this delivery claims. Without an id of its own, an event is known by its claim's token.
@@ -156,7 +157,7 @@ impl Intake {
         verified: &Verified,
         identity: Identity<'_>,
         body: &Bytes,
-    ) -> ClaimState {
+    ) -> (ClaimState, Option<Box<ReplayGuard>>) {
         let endpoint = config.endpoint.as_deref().or_else(|| matched_route(&self.parts.extensions));
         let (endpoint, tenant) = (endpoint.unwrap_or(config.scheme.name()), self.tenant.as_deref());
         let event_type = identity.event_type.map(|text| Box::from(&*text));
@@ -183,9 +184,10 @@ impl Intake {
         let guard = config.guard_window(verified.coverage()).filter(|_| deduplicated).map(|window| {
             // No signature covers a type in a header: it only counts where two types may share their bytes.
             let event_type = event_type.as_deref().filter(|_| config.id.is_typed());
-            ReplayGuard::new(&key, event_type, body, window)
+            Box::new(ReplayGuard::new(&key, event_type, body, window))
         });
-        ClaimState::new(ledger, key, token, fingerprint).typed(event_type).deduplicated(deduplicated).guarded(guard)
+        let claim = ClaimState::new(ledger, key, token, fingerprint).typed(event_type).deduplicated(deduplicated);
+        (claim, guard)
     }
 }
 

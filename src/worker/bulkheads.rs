@@ -5,11 +5,11 @@ use tokio::sync::Notify;
 
 use crate::store::queue::{KindLimits, Leased};
 
-/// How many events run, in all and of each kind, so that one slow kind does not take every place.
+/// Limits how many events run, in all and of each kind, so that one slow kind leaves room for the others.
 pub(super) struct Bulkheads {
     pub(super) limits: Limits,
     running: Mutex<Running>,
-    /// Told whenever an event has ended.
+    /// Notified whenever an event has ended.
     ended: Notify,
 }
 
@@ -27,14 +27,14 @@ struct Running {
     types: HashMap<Box<str>, usize>,
 }
 
-/// For how many more events of each kind there is room.
-pub(super) struct Rooms {
+/// How many more events of each kind may run.
+pub(super) struct RoomByKind {
     pub(super) per_endpoint: Option<KindLimits>,
     pub(super) per_type: Option<KindLimits>,
 }
 
-/// The right to run one event; given back when it is dropped.
-pub(super) struct Place {
+/// The right to run one event, returned when it is dropped.
+pub(super) struct Permit {
     bulkheads: Arc<Bulkheads>,
     endpoint: Box<str>,
     event_type: Option<Box<str>>,
@@ -45,7 +45,7 @@ impl Bulkheads {
         Arc::new(Self { limits, running: Mutex::default(), ended: Notify::new() })
     }
 
-    /// For how many more events there is room.
+    /// How many more events may run.
     pub(super) fn room(&self) -> usize {
         self.limits.in_all.saturating_sub(self.lock().in_all)
     }
@@ -59,8 +59,8 @@ impl Bulkheads {
         self.ended.notified()
     }
 
-    /// For how many more events of each kind there is room.
-    pub(super) fn rooms(&self) -> Rooms {
+    /// How many more events of each kind may run.
+    pub(super) fn room_by_kind(&self) -> RoomByKind {
         let running = self.lock();
         let left = |counts: &HashMap<Box<str>, usize>, limit: Option<usize>| {
             limit.map(|limit| {
@@ -70,14 +70,14 @@ impl Bulkheads {
                 limits
             })
         };
-        Rooms {
+        RoomByKind {
             per_endpoint: left(&running.endpoints, self.limits.per_endpoint),
             per_type: left(&running.types, self.limits.per_type),
         }
     }
 
-    /// A place for this event, if its kinds have one.
-    pub(super) fn enter(self: &Arc<Self>, event: &Leased) -> Option<Place> {
+    /// A permit for this event, if there is room for its kinds.
+    pub(super) fn try_acquire(self: &Arc<Self>, event: &Leased) -> Option<Permit> {
         let (endpoint, event_type) = (event.key.endpoint(), event.event_type.as_deref());
         let mut running = self.lock();
         let has_room = |counts: &HashMap<Box<str>, usize>, kind: &str, limit: Option<usize>| {
@@ -93,7 +93,7 @@ impl Bulkheads {
         if let Some(event_type) = event_type {
             *running.types.entry(event_type.into()).or_default() += 1;
         }
-        Some(Place { bulkheads: self.clone(), endpoint: endpoint.into(), event_type: event_type.map(Box::from) })
+        Some(Permit { bulkheads: self.clone(), endpoint: endpoint.into(), event_type: event_type.map(Box::from) })
     }
 
     fn lock(&self) -> MutexGuard<'_, Running> {
@@ -101,20 +101,20 @@ impl Bulkheads {
     }
 }
 
-impl Drop for Place {
+impl Drop for Permit {
     fn drop(&mut self) {
         let mut running = self.bulkheads.lock();
         running.in_all -= 1;
-        leave(&mut running.endpoints, &self.endpoint);
+        decrement(&mut running.endpoints, &self.endpoint);
         if let Some(event_type) = &self.event_type {
-            leave(&mut running.types, event_type);
+            decrement(&mut running.types, event_type);
         }
         drop(running);
         self.bulkheads.ended.notify_waiters();
     }
 }
 
-fn leave(counts: &mut HashMap<Box<str>, usize>, kind: &str) {
+fn decrement(counts: &mut HashMap<Box<str>, usize>, kind: &str) {
     if let Some(count) = counts.get_mut(kind) {
         *count -= 1;
         if *count == 0 {

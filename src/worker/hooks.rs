@@ -3,25 +3,25 @@ use std::sync::Arc;
 
 use crate::EventKey;
 
-/// An event that was given up, for whoever is to be alerted.
+/// An event that became a dead letter, as told to the hooks of a worker.
 #[derive(Clone, Copy, Debug)]
 #[non_exhaustive]
 pub struct DeadLetter<'a> {
-    /// What the inbox has it under: [`Queue::get`](crate::queue::Queue::get) knows the rest.
+    /// The key of the event: [`Queue::get`](crate::queue::Queue::get) returns the rest.
     pub key: &'a EventKey,
     /// The event's type.
     pub event_type: Option<&'a str>,
-    /// In which attempt it was given up.
+    /// The attempt in which it was given up.
     pub attempt: u32,
-    /// Why. It is the handler's own words: what is in them is the handler's business.
+    /// Why, in the handler's own words: the crate cannot tell whether they hold anything secret.
     pub reason: &'a str,
-    /// Whether the handler said that no retry would help; otherwise there were too many attempts.
+    /// Whether the handler said that no retry would help. Otherwise there were too many attempts.
     pub permanent: bool,
 }
 
 pub(super) type Hook = dyn Fn(&DeadLetter<'_>) + Send + Sync;
 
-/// Who is told of events that were given up.
+/// The functions to call for dead letters.
 #[derive(Clone, Default)]
 pub(super) struct Hooks {
     pub(super) on_dead_letter: Option<Arc<Hook>>,
@@ -37,7 +37,7 @@ impl Hooks {
     }
 }
 
-/// One that panics keeps nobody else from being told.
+/// Calls the hook. A hook that panics does not keep the other from being called.
 fn call(hook: Option<&Hook>, letter: &DeadLetter<'_>) {
     if let Some(hook) = hook {
         let _ = catch_unwind(AssertUnwindSafe(|| hook(letter)));

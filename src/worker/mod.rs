@@ -1,7 +1,8 @@
-//! What drains an inbox: leases events, drives the service with them, and settles what came of it.
+//! Workers drain a queue: they lease events, run the service with them, and settle them by its answer.
 //!
-//! Read it in the order in which an event passes: `worker` (what is configured) → `crew` (events are leased, as many as there is
-//! room for) → `job` (one of them runs, behind the same machine as a delivery) → `queued` (it is completed, retried or buried).
+//! The code in the order in which an event passes it: `worker` (the configuration) → `poller` (leases events, as many as there is
+//! room for) → `attempt` (runs one of them, through the same machine as a delivery) → `machine::ledger::WorkerLedger` (completes,
+//! retries or buries it).
 //!
 //! ```
 //! use axum::{Router, body::Body, routing::post};
@@ -28,10 +29,10 @@
 //! # }
 //! ```
 
+mod attempt;
 mod bulkheads;
-mod crew;
 mod hooks;
-mod job;
+mod poller;
 #[allow(clippy::module_inception, reason = "the worker is what this module is about")]
 mod worker;
 

@@ -8,19 +8,20 @@ use http::{Request, Response, StatusCode};
 use http_body_util::Full;
 use tower_service::Service;
 
+use super::attempt::WorkerContext;
 use super::bulkheads::{Bulkheads, Limits};
-use super::crew::{Crew, Shared};
 use super::hooks::Hooks;
+use super::poller::Poller;
 use super::{DeadLetter, RetryPolicy};
 use crate::clock::countable;
 use crate::error::{ConfigError, positive};
 use crate::machine::{CompletesFn, Drained, Machine, Terms, WorkerLedger};
 use crate::store::queue::{IntoQueue, Queue};
 
-/// Runs the events of an inbox with a service: the `Router`, or any tower service, that would otherwise be behind the layer.
+/// Runs the events of a queue with a service: the `Router`, or any tower service, that would otherwise be behind the layer.
 ///
-/// Any number of workers, in any number of processes, share an inbox: each event is leased by one of them, its lease renewed
-/// while it runs, and taken over by another if the worker dies. See the [module](super) for an example.
+/// Any number of workers, in any number of processes, share a queue: one of them leases each event and renews its lease while it
+/// runs, and another takes the event over if the worker dies. See the [module](super) for an example.
 #[must_use = "a worker does nothing until it is run"]
 #[derive(Clone)]
 pub struct Worker<S> {
@@ -38,7 +39,7 @@ pub struct Worker<S> {
 }
 
 impl<S> Worker<S> {
-    /// A worker for everything in `inbox`.
+    /// A worker for all events of `queue`.
     pub fn new(queue: impl IntoQueue, service: S) -> Self {
         Self {
             queue: queue.into_queue(),
@@ -58,86 +59,87 @@ impl<S> Worker<S> {
     /// How many events run at once (default 64).
     ///
     /// # Errors
-    /// When it is zero.
+    /// If it is zero.
     pub fn concurrency(mut self, events: usize) -> Result<Self, ConfigError> {
         positive(events, "the worker's concurrency")?;
         self.limits.in_all = events;
         Ok(self)
     }
 
-    /// How many events are leased in one step at the most (default: as many as there is room for).
+    /// How many events the worker leases at once, at most (default: as many as there is room for).
     ///
     /// # Errors
-    /// When it is zero.
+    /// If it is zero.
     pub fn batch(mut self, events: usize) -> Result<Self, ConfigError> {
         positive(events, "the batch")?;
         self.batch = Some(events);
         Ok(self)
     }
 
-    /// How many events of one type run at once, so that a slow type leaves places to the others. Events without a type are not
+    /// How many events of one type run at once, so that a slow type leaves room for the others. Events without a type are not
     /// counted. Default: any number.
     ///
     /// # Errors
-    /// When it is zero.
+    /// If it is zero.
     pub fn concurrency_per_type(mut self, events: usize) -> Result<Self, ConfigError> {
         positive(events, "the concurrency per type")?;
         self.limits.per_type = Some(events);
         Ok(self)
     }
 
-    /// How many events of one endpoint run at once, so that a slow endpoint leaves places to the others. Default: any number.
+    /// How many events of one endpoint run at once, so that a slow endpoint leaves room for the others. Default: any number.
     ///
     /// # Errors
-    /// When it is zero.
+    /// If it is zero.
     pub fn concurrency_per_endpoint(mut self, events: usize) -> Result<Self, ConfigError> {
         positive(events, "the concurrency per endpoint")?;
         self.limits.per_endpoint = Some(events);
         Ok(self)
     }
 
-    /// Leases events of these endpoints only, where several applications share an inbox: an event that the service has no route
+    /// Leases events of these endpoints only, where several applications share a queue: an event that the service has no route
     /// for would fail until it is dead.
     pub fn endpoints<E: Into<Box<str>>>(mut self, endpoints: impl IntoIterator<Item = E>) -> Self {
         self.endpoints = endpoints.into_iter().map(Into::into).collect();
         self
     }
 
-    /// When failed events are tried again.
+    /// When the worker tries failed events again, and when it gives them up.
     pub fn retries(mut self, policy: RetryPolicy) -> Self {
         self.retries = policy;
         self
     }
 
-    /// How long an event is leased without being renewed (default 30 s): so long after a crash it is run by another worker.
+    /// How long a lease holds without being renewed (default 30 s). After a crash, another worker runs the event once the lease has
+    /// ended.
     ///
     /// # Errors
-    /// When it is zero or longer than ten years.
+    /// If it is zero or longer than ten years.
     pub fn lease(mut self, lease: Duration) -> Result<Self, ConfigError> {
         self.terms.lease = countable(lease, "the lease")?;
         Ok(self)
     }
 
-    /// How often an idle worker looks without being woken (default 1 s): the longest that a retry is late, and that an event waits
-    /// whose wake-up was lost.
+    /// How often an idle worker leases without being woken (default 1 s): a retry is late by this at most, and so is an event whose
+    /// wake-up was lost.
     ///
     /// # Errors
-    /// When it is zero or longer than ten years.
+    /// If it is zero or longer than ten years.
     pub fn poll_every(mut self, time: Duration) -> Result<Self, ConfigError> {
         self.poll = countable(time, "the poll interval")?;
         Ok(self)
     }
 
-    /// How long the inbox may take to answer (default 2 s).
+    /// How long the queue may take to answer (default 2 s).
     ///
     /// # Errors
-    /// When it is zero or longer than ten years.
+    /// If it is zero or longer than ten years.
     pub fn claim_deadline(mut self, time: Duration) -> Result<Self, ConfigError> {
         self.terms.claim_deadline = countable(time, "the claim deadline")?;
         Ok(self)
     }
 
-    /// How long running events have to end after the shutdown (default 30 s). The rest is dropped and put back.
+    /// How long running events have to end after the shutdown (default 30 s). The worker then drops and releases the others.
     pub fn grace(mut self, time: Duration) -> Self {
         self.grace = time;
         self
@@ -157,24 +159,24 @@ impl<S> Worker<S> {
         self
     }
 
-    /// Called for every event that becomes a dead letter, for alerting. It must not block.
+    /// Calls `hook` for every event that becomes a dead letter, for alerting. The hook must not block.
     pub fn on_dead_letter(mut self, hook: impl Fn(&DeadLetter<'_>) + Send + Sync + 'static) -> Self {
         self.hooks.on_dead_letter = Some(Arc::new(hook));
         self
     }
 
-    /// Called, before [`on_dead_letter`](Self::on_dead_letter), for those of them whose handler said that no retry would help.
+    /// Calls `hook`, before [`on_dead_letter`](Self::on_dead_letter), for dead letters whose handler said that no retry would help.
     pub fn on_permanent(mut self, hook: impl Fn(&DeadLetter<'_>) + Send + Sync + 'static) -> Self {
         self.hooks.on_permanent = Some(Arc::new(hook));
         self
     }
 
-    fn crew(&self) -> Crew<S>
+    fn poller(&self) -> Poller<S>
     where
         S: Clone,
     {
         let ledger = WorkerLedger { queue: self.queue.clone(), retries: self.retries };
-        let shared = Shared {
+        let context = WorkerContext {
             queue: self.queue.clone(),
             ledger: Arc::new(ledger),
             machine: Arc::new(Machine::new(self.queue.clone())),
@@ -187,7 +189,7 @@ impl<S> Worker<S> {
             batch: self.batch.unwrap_or(self.limits.in_all),
             poll: self.poll,
         };
-        Crew { shared: Arc::new(shared), service: self.service.clone() }
+        Poller { context: Arc::new(context), service: self.service.clone() }
     }
 }
 
@@ -198,18 +200,18 @@ where
     S::Error: Send + 'static,
     R: Send + 'static,
 {
-    /// Runs events until `shutdown` is ready, then gives the running ones their [grace](Self::grace). What is not done by then is
-    /// dropped and put back, to be run by another worker.
+    /// Runs events until `shutdown` is ready, then gives the running ones their [grace](Self::grace). Events that have not ended by
+    /// then are dropped and released, and another worker runs them.
     pub async fn run(self, shutdown: impl Future<Output = ()>) -> Drained {
-        let crew = self.crew();
-        crew.work(shutdown).await;
-        crew.shared.machine.drain_handle().drain(self.grace).await
+        let poller = self.poller();
+        poller.run(shutdown).await;
+        poller.context.machine.drain_handle().drain(self.grace).await
     }
 
-    /// Runs what is due until nothing is left, and says how many attempts that took: for tests, and for jobs that are started
-    /// every now and then. An inbox that is away is waited for.
+    /// Runs events until none is due, and returns the number of attempts: for tests, and for jobs that start every now and then. If
+    /// the queue is away, the worker waits for it.
     pub async fn run_until_idle(&self) -> usize {
-        self.crew().work_until_idle().await
+        self.poller().run_until_idle().await
     }
 }
 

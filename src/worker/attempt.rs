@@ -1,6 +1,7 @@
 use std::borrow::Cow;
 use std::future::poll_fn;
 use std::sync::Arc;
+use std::time::Duration;
 
 use bytes::Bytes;
 use http::request::Parts;
@@ -9,79 +10,101 @@ use http_body_util::Full;
 use tokio::time::Instant;
 use tower_service::Service;
 
-use super::bulkheads::Place;
-use super::crew::{PAUSE_AFTER_FAILURE, Shared};
-use super::hooks::DeadLetter;
+use super::RetryPolicy;
+use super::bulkheads::{Bulkheads, Permit};
+use super::hooks::{DeadLetter, Hooks};
 use crate::event::{Facts, Provenance, WebhookEvent};
 use crate::inbox::stored_head::{self, StoredFacts, Unreadable};
 use crate::machine::{
-    Admission, ClaimState, Ended, NotReady, Record, RetryReason, Settled, Stage, Terms, Verdict, Work, ask, verdict_of,
+    Admission, ClaimState, CompletesFn, Ended, Machine, NotReady, Record, RetryReason, Settled, Stage, Terms, Verdict,
+    Work, WorkerLedger, ask, verdict_of,
 };
-use crate::store::queue::{LAPSED, Leased};
+use crate::store::queue::{LAPSED, Leased, Queue};
 use crate::store::{Hold, NOT_COMMITTED};
-use crate::telemetry::{self, Attempted, Delivered};
+use crate::telemetry::{self, AttemptOutcome, Delivered};
 
 const SUPERSEDED: &str = "superseded by a newer event of the same resource";
 const UNREADABLE: &str = "the stored request is not one that this version wrote";
 
-/// One event that was leased, and what is to be done with it.
-pub(super) struct Job<S> {
-    shared: Arc<Shared>,
+/// How long a worker waits before it asks a queue again that failed.
+pub(super) const PAUSE_AFTER_FAILURE: Duration = Duration::from_millis(500);
+
+/// The parts of a worker that all its attempts share.
+pub(super) struct WorkerContext {
+    pub(super) queue: Arc<dyn Queue>,
+    pub(super) ledger: Arc<WorkerLedger>,
+    pub(super) machine: Arc<Machine>,
+    pub(super) terms: Terms,
+    pub(super) retries: RetryPolicy,
+    pub(super) hooks: Hooks,
+    pub(super) completes: Arc<CompletesFn>,
+    pub(super) bulkheads: Arc<Bulkheads>,
+    pub(super) endpoints: Box<[Box<str>]>,
+    pub(super) batch: usize,
+    pub(super) poll: Duration,
+}
+
+/// One attempt at a leased event.
+pub(super) struct Attempt<S> {
+    context: Arc<WorkerContext>,
     service: S,
     leased: Leased,
     since: Instant,
     request: Result<(Parts, StoredFacts), Unreadable>,
     pub(super) claim: Arc<ClaimState>,
-    /// Why it failed, if it did.
+    /// Why the attempt failed, if it did.
     failure: Option<Cow<'static, str>>,
     /// Whether the service was called.
     called: bool,
 }
 
-impl<S, R> Job<S>
+impl<S, R> Attempt<S>
 where
     S: Service<Request<Full<Bytes>>, Response = Response<R>> + Send + Clone + 'static,
     S::Future: Send,
     S::Error: Send + 'static,
     R: Send + 'static,
 {
-    pub(super) fn new(shared: Arc<Shared>, service: S, leased: Leased, since: Instant) -> Self {
+    pub(super) fn new(context: Arc<WorkerContext>, service: S, leased: Leased, since: Instant) -> Self {
         let request = stored_head::read(&leased.request.head);
         let deduplicated = request.as_ref().is_ok_and(|(_, facts)| facts.deduplicated);
         let claim = Arc::new(
-            ClaimState::new(shared.ledger.clone(), leased.key.clone(), leased.token, leased.fingerprint)
+            ClaimState::new(context.ledger.clone(), leased.key.clone(), leased.token, leased.fingerprint)
                 .typed(leased.event_type.clone())
                 .deduplicated(deduplicated),
         );
-        Self { shared, service, leased, since, request, claim, failure: None, called: false }
+        Self { context, service, leased, since, request, claim, failure: None, called: false }
     }
 
-    /// Runs the event, settles it, and tells what came of it; then its place is free.
-    pub(super) async fn run(mut self, _place: Place, _admission: Admission) {
-        let (shared, claim) = (self.shared.clone(), self.claim.clone());
+    /// Runs the event, settles it, and reports how it ended. Keeps the permit and the admission until then.
+    pub(super) async fn run(mut self, _permit: Permit, _admission: Admission) {
+        let (context, claim) = (self.context.clone(), self.claim.clone());
         let terms = self.terms();
         let leased = (self.since, self.leased.attempt);
-        let ended = shared.machine.resume(&terms, &claim, leased, &mut self).await;
+        let ended = context.machine.resume(&terms, &claim, leased, &mut self).await;
         claim.enter(Stage::Outside);
-        self.tell(&ended);
+        self.report(&ended);
     }
 
-    /// The worker's, but for what the layer that accepted the event asks for.
+    /// The worker's terms, with the retention of the layer that accepted the event.
     fn terms(&self) -> Terms {
-        let mut terms = self.shared.terms.clone();
+        let mut terms = self.context.terms.clone();
         if let Ok((_, facts)) = &self.request {
             terms.retention = facts.retention;
         }
         terms
     }
 
-    fn tell(&self, ended: &Ended) {
+    /// Reports how the attempt ended: to telemetry, and to the hooks if the event is a dead letter now.
+    fn report(&self, ended: &Ended) {
         let attempt = self.leased.attempt;
-        let attempted = match ended {
-            // Put back without having been tried.
-            Ended::Ran(Settled::Released(Some(Hold::Held))) if self.failure.is_none() => Attempted::Released,
-            Ended::Ran(settled) | Ended::Panicked(settled) | Ended::NotReady(Some(settled)) => self.attempted(*settled),
-            Ended::NotReady(None) | Ended::Accepted | Ended::Duplicate | Ended::Refused(_) => Attempted::Released,
+        let outcome = match ended {
+            // Released without having been tried.
+            Ended::Ran(Settled::Released(Some(Hold::Held))) if self.failure.is_none() => AttemptOutcome::Released,
+            Ended::Ran(settled) | Ended::Panicked(settled) | Ended::NotReady(Some(settled)) => {
+                self.outcome_of(*settled)
+            }
+            Ended::NotReady(None) | Ended::Accepted | Ended::Duplicate | Ended::Refused(_) => AttemptOutcome::Released,
         };
         let reason = match (&self.failure, ended) {
             (Some(reason), _) => Some(&**reason),
@@ -101,30 +124,30 @@ where
             reason,
             body_changed: false,
         };
-        telemetry::attempted(attempted, &about);
-        if attempted == Attempted::Buried {
+        telemetry::attempted(outcome, &about);
+        if outcome == AttemptOutcome::Buried {
             let permanent = self.called && matches!(ended, Ended::Ran(Settled::Failed));
             let reason = reason.unwrap_or_default();
-            self.shared.hooks.buried(&DeadLetter { key: &self.leased.key, event_type, attempt, reason, permanent });
+            self.context.hooks.buried(&DeadLetter { key: &self.leased.key, event_type, attempt, reason, permanent });
         }
     }
 
-    /// What became of the event, as far as the store has confirmed it.
-    fn attempted(&self, settled: Settled) -> Attempted {
+    /// How the attempt ended, as far as the queue has confirmed it.
+    fn outcome_of(&self, settled: Settled) -> AttemptOutcome {
         match settled {
-            Settled::Completed => Attempted::Completed,
-            Settled::Failed => Attempted::Buried,
+            Settled::Completed => AttemptOutcome::Completed,
+            Settled::Failed => AttemptOutcome::Buried,
             Settled::Released(Some(Hold::Held)) | Settled::NotCommitted => {
-                let is_buried = self.shared.retries.is_last(self.leased.attempt) && self.called;
-                if is_buried { Attempted::Buried } else { Attempted::Retried }
+                let is_buried = self.context.retries.is_last(self.leased.attempt) && self.called;
+                if is_buried { AttemptOutcome::Buried } else { AttemptOutcome::Retried }
             }
-            Settled::Released(Some(Hold::Lost)) | Settled::Lost => Attempted::Lost,
-            Settled::Released(None) | Settled::CompletionPending | Settled::Unknown => Attempted::Unknown,
+            Settled::Released(Some(Hold::Lost)) | Settled::Lost => AttemptOutcome::Lost,
+            Settled::Released(None) | Settled::CompletionPending | Settled::Unknown => AttemptOutcome::Unknown,
         }
     }
 }
 
-impl<S, R> Work for Job<S>
+impl<S, R> Work for Attempt<S>
 where
     S: Service<Request<Full<Bytes>>, Response = Response<R>> + Send + Clone + 'static,
     S::Future: Send,
@@ -138,7 +161,7 @@ where
     fn unready(&mut self) {}
 
     async fn run(&mut self) -> Verdict {
-        let verdict = match self.decided() {
+        let verdict = match self.record_without_a_run() {
             Some(record) => Verdict::Complete(record),
             None => self.call().await,
         };
@@ -151,20 +174,20 @@ where
     }
 }
 
-impl<S> Job<S> {
-    /// What is known of the event without its handler.
-    fn decided(&self) -> Option<Record> {
+impl<S> Attempt<S> {
+    /// The record of an event that must not be run: it was run before, or cannot be.
+    fn record_without_a_run(&self) -> Option<Record> {
         let given_up = |why| Record { failed: true, summary: Cow::Borrowed(why) };
         let done = |why| Record { failed: false, summary: Cow::Borrowed(why) };
-        // Run before by this very process, which could not tell the store until the lease had lapsed.
-        if let Some(record) = self.shared.machine.pending_record(&self.leased.key) {
+        // This process has run it before, and could not tell the queue until the lease had lapsed.
+        if let Some(record) = self.context.machine.pending_record(&self.leased.key) {
             return Some(record);
         }
         if self.leased.superseded {
             return Some(done(SUPERSEDED));
         }
-        // Otherwise it was leased, and nobody ever called its handler: that does not use its last attempt up.
-        if self.shared.retries.is_beyond(self.leased.attempt) && self.leased.started {
+        // An event that was leased and whose handler was never called keeps its last attempt.
+        if self.context.retries.is_beyond(self.leased.attempt) && self.leased.started {
             return Some(given_up(LAPSED));
         }
         self.request.is_err().then(|| given_up(UNREADABLE))
@@ -182,15 +205,15 @@ impl<S> Job<S> {
         }
         self.called = true;
         match self.service.call(request).await {
-            Ok(response) => verdict_of(&*self.shared.completes, &response),
+            Ok(response) => verdict_of(&*self.context.completes, &response),
             Err(_) => Verdict::Release(Some(RetryReason::new("the inner service failed"))),
         }
     }
 
-    /// Whether the handler may be called. The inbox notes down that the last attempt begins, so that an event that takes the process
-    /// down with it is given up, and no other is.
+    /// Whether the handler may be called. The queue notes that the last attempt begins, so that a later worker gives up an event that
+    /// took its process down, and no other.
     async fn may_start(&mut self) -> bool {
-        let Shared { queue, terms, retries, .. } = &*self.shared;
+        let WorkerContext { queue, terms, retries, .. } = &*self.context;
         if !retries.is_last(self.leased.attempt) {
             return true;
         }
@@ -202,8 +225,8 @@ impl<S> Job<S> {
             if let Some(hold) = started {
                 return hold == Hold::Held;
             }
-            // The mark may be there though the reply was lost. The next lease would then give up an event that was never run, so the
-            // handler is called while this lease holds.
+            // The queue may have noted the start although its reply was lost. The next worker would then give up an event that was
+            // never run, so this one calls the handler while its lease holds.
             if Instant::now() + PAUSE_AFTER_FAILURE >= patience {
                 return true;
             }
@@ -211,7 +234,7 @@ impl<S> Job<S> {
         }
     }
 
-    /// What the service gets: the request as it was accepted, and the event.
+    /// The request for the service: as it was accepted, with the event in its extensions.
     fn take_request(&mut self) -> Option<Request<Full<Bytes>>> {
         let (parts, facts) = self.request.as_ref().ok()?;
         let mut parts = parts.clone();

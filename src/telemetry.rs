@@ -1,10 +1,10 @@
-//! What operators learn. The only file that names `tracing`; without the feature every function here is empty.
+//! Telemetry for operators. This is the only file that names `tracing`; without the feature every function here is empty.
 //!
-//! Nothing in it takes a body, a header or a secret, so nothing of them can be logged.
+//! No function takes a body, a header or a secret, so none of them can be logged.
 
 use crate::EventKey;
 
-/// What is told of a delivery beside its outcome.
+/// The facts of a delivery that are reported beside its outcome.
 #[cfg_attr(not(feature = "tracing"), expect(dead_code))]
 pub(crate) struct Delivered<'a> {
     pub(crate) key: Option<&'a EventKey>,

@@ -10,7 +10,7 @@ use crate::store::queue::Order;
 
 type Namer = dyn Fn(&Head<'_>, &[u8]) -> Option<String> + Send + Sync;
 
-/// Which events wait for each other: those of one resource run one at a time, in the order of their arrival.
+/// Says which events wait for each other: those of one resource run one at a time, in the order of their arrival.
 ///
 /// ```
 /// use tower_webhook::inbox::OrderSource;
@@ -21,35 +21,35 @@ type Namer = dyn Fn(&Head<'_>, &[u8]) -> Option<String> + Send + Sync;
 /// ```
 #[derive(Clone)]
 pub struct OrderSource {
-    key: Place,
+    key: KeySource,
     sequence: Option<JsonPath>,
 }
 
 #[derive(Clone)]
-enum Place {
+enum KeySource {
     Json(JsonPath),
     Closure(Arc<Namer>),
 }
 
 impl OrderSource {
-    /// The resource's id is a string or a number in the JSON body, by the keys that lead to it. Events without it wait for nobody.
+    /// The resource's id is a string or a number in the JSON body, by the keys that lead to it. Events without it wait for no other.
     ///
     /// # Errors
-    /// When the path is empty, has an empty key or more than eight.
+    /// If the path is empty, has an empty key or more than eight.
     pub fn json(path: &str) -> Result<Self, ConfigError> {
-        Ok(Self { key: Place::Json(json_path(path)?), sequence: None })
+        Ok(Self { key: KeySource::Json(json_path(path)?), sequence: None })
     }
 
-    /// The resource's id is whatever `name` makes of a verified delivery; `None` waits for nobody.
+    /// The resource's id is the result of `name` for a verified delivery. With `None`, the event waits for no other.
     pub fn by(name: impl Fn(&Head<'_>, &[u8]) -> Option<String> + Send + Sync + 'static) -> Self {
-        Self { key: Place::Closure(Arc::new(name)), sequence: None }
+        Self { key: KeySource::Closure(Arc::new(name)), sequence: None }
     }
 
-    /// Skips old news: the integer at this path, in the JSON body, must be above that of the last event that was completed for the
+    /// Skips outdated events: the integer at this path, in the JSON body, must be above that of the last event that was completed for the
     /// same resource. An event that is skipped is completed, and its handler is not called. One without the number is not skipped.
     ///
     /// # Errors
-    /// When the path is empty, has an empty key or more than eight.
+    /// If the path is empty, has an empty key or more than eight.
     pub fn sequence(mut self, path: &str) -> Result<Self, ConfigError> {
         self.sequence = Some(json_path(path)?);
         Ok(self)
@@ -58,8 +58,8 @@ impl OrderSource {
     /// The order of an event that was verified. Keys of two endpoints or tenants never meet.
     pub(crate) fn order(&self, event: &EventKey, head: &Head<'_>, body: &[u8]) -> Option<Order> {
         let resource = match &self.key {
-            Place::Json(path) => scalar(body, path)?,
-            Place::Closure(name) => name(head, body)?,
+            KeySource::Json(path) => scalar(body, path)?,
+            KeySource::Closure(name) => name(head, body)?,
         };
         let key = EventKey::new(event.endpoint(), event.tenant(), &resource.replace('\0', "\u{fffd}"));
         let sequence = self.sequence.as_ref().and_then(|path| scalar(body, path)?.parse().ok());
@@ -80,8 +80,8 @@ fn scalar(body: &[u8], path: &JsonPath) -> Option<String> {
 impl fmt::Debug for OrderSource {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let key = match &self.key {
-            Place::Json(path) => path.as_str(),
-            Place::Closure(_) => "closure",
+            KeySource::Json(path) => path.as_str(),
+            KeySource::Closure(_) => "closure",
         };
         let sequence = self.sequence.as_ref().map(JsonPath::as_str);
         f.debug_struct("OrderSource").field("key", &key).field("sequence", &sequence).finish()

@@ -1,4 +1,4 @@
-//! What an inbox keeps of a request beside its body, and how that is written.
+//! The head of a stored request: how an inbox writes it, and how a worker reads it.
 //!
 //! Text, a line each: the method and the target, the facts of the verification, an empty line, the headers as HTTP/1 writes
 //! them. A header's value has no line ends, so nothing needs to be escaped.
@@ -14,7 +14,7 @@ use crate::clock::{from_unix_millis, unix_millis};
 /// Which of a request's headers are kept.
 pub(crate) type KeepHeader<'a> = dyn Fn(&HeaderName) -> bool + 'a;
 
-/// What was verified of a delivery, and what its layer wants remembered.
+/// The facts of a verified delivery that its worker needs.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct StoredFacts {
     pub(crate) secret_label: Box<str>,

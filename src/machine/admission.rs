@@ -14,7 +14,7 @@ use crate::telemetry;
 /// Counts what is running, and closes for the drain.
 pub(crate) struct Gate {
     running: AtomicUsize,
-    /// The phase, for those who only look; those who wait for it get it from `phases`.
+    /// The phase, for a quick look. `phases` has it for those who wait.
     phase: AtomicU8,
     phases: watch::Sender<Phase>,
     idle: Notify,
@@ -26,11 +26,11 @@ pub(super) enum Phase {
     Open,
     /// Nothing new is admitted.
     Draining,
-    /// What still runs is to be dropped.
+    /// Deliveries that still run are to be dropped.
     Aborting,
 }
 
-/// The right to run one delivery; counted until it is dropped.
+/// The right to run one delivery, counted until it is dropped.
 pub(crate) struct Admission(Arc<Gate>);
 
 impl Gate {
@@ -56,7 +56,7 @@ impl Gate {
         Ok(admission)
     }
 
-    /// Counts something that must not be refused and that the drain waits for.
+    /// Counts work that must not be refused and that the drain waits for.
     pub(super) fn hold(self: &Arc<Self>) -> Admission {
         self.running.fetch_add(1, Ordering::SeqCst);
         Admission(self.clone())

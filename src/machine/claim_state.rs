@@ -8,7 +8,7 @@ use super::ledger::Ledger;
 use crate::EventKey;
 use crate::store::{ClaimRequest, ClaimToken, EnlistState, Fingerprint};
 
-/// What is claimed, by which token, and whether the token holds it.
+/// The claim of one delivery: its key, its token, and whether the token holds it.
 pub(crate) struct ClaimState {
     pub(crate) key: EventKey,
     pub(crate) token: ClaimToken,

@@ -1,4 +1,4 @@
-//! What every step of a delivery works with.
+//! The parts that every step of a delivery works with.
 
 use std::future::Future;
 use std::sync::Arc;
@@ -14,7 +14,7 @@ use super::waiters::Waiters;
 use crate::EventKey;
 use crate::store::{ClaimRequest, Store, StoreError};
 
-/// What all deliveries of one layer, or all events of one worker, share.
+/// The state that all deliveries of one layer, or all events of one worker, share.
 pub(crate) struct Machine {
     /// Where the replay guard binds bodies to ids.
     pub(super) store: Arc<dyn Store>,
@@ -32,12 +32,12 @@ impl Machine {
         DrainHandle::new(self.gate.clone())
     }
 
-    /// The record of an event whose work is done here, if the store could not be told of it yet.
+    /// The record of an event that this process has completed and could not tell the store of yet.
     pub(crate) fn pending_record(&self, key: &EventKey) -> Option<Record> {
         self.pending.record(key)
     }
 
-    /// Counts something that the drain is to wait for.
+    /// Counts work that the drain waits for.
     pub(crate) fn hold(&self) -> Admission {
         self.gate.hold()
     }
@@ -65,7 +65,7 @@ impl<'a> Context<'a> {
         ask(verb, &self.claim.key, self.terms.claim_deadline, answer).await
     }
 
-    /// The same for a task that outlives this delivery's future.
+    /// A context for a task that outlives this delivery's future.
     pub(super) fn detached(self) -> DetachedContext {
         DetachedContext { machine: self.machine.clone(), terms: self.terms.clone(), claim: self.claim.clone() }
     }
@@ -83,7 +83,7 @@ impl DetachedContext {
     }
 }
 
-/// What a front-end asks of the machine.
+/// The options of a front-end, as the machine needs them.
 #[derive(Clone, Debug)]
 pub(crate) struct Terms {
     pub(crate) lease: Duration,
@@ -100,7 +100,7 @@ pub(crate) struct Terms {
     pub(crate) body_change: BodyChange,
 }
 
-/// What to do with an id that comes again under another body.
+/// How to treat an id that arrives again with another body.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum BodyChange {
     Duplicate,

@@ -26,11 +26,11 @@ pub(crate) enum Ended {
     Panicked(Settled),
     /// The work could not start; this became of its claim, if it had one.
     NotReady(Option<Settled>),
-    /// Not run here: it is durably queued.
+    /// The event is durably queued, for a worker to run.
     Accepted,
     /// Completed or queued before: nothing to do.
     Duplicate,
-    /// Not run.
+    /// The delivery was refused, and the event not run.
     Refused(Rejection),
 }
 
@@ -40,7 +40,7 @@ impl From<RejectionKind> for Ended {
     }
 }
 
-/// A claim that is held, and a place to run its work in.
+/// A claim that is held, and the admission to run its work.
 struct Held {
     /// None if the caller counts the work itself.
     admission: Option<Admission>,
@@ -133,7 +133,7 @@ async fn claim_event(
         }
         Some(Claim::InFlight { same_body }) => {
             check_body(cx, same_body)?;
-            // A delivery that waits must not occupy a place that other events could run in.
+            // A delivery that waits must not use capacity that other events could run with.
             work.unready();
             drop(admission);
             // Boxed: it is large and rare, and would make every delivery's future as large.

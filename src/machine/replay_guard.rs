@@ -42,7 +42,7 @@ impl ReplayGuard {
         }
     }
 
-    /// What the store is asked, to bind the body to the id.
+    /// The claim that binds the body to the id.
     pub(crate) fn request<'a>(&'a self, event_type: Option<&'a str>, lease: Duration) -> ClaimRequest<'a> {
         ClaimRequest::new(&self.key, self.token, lease).fingerprint(self.fingerprint).event_type(event_type)
     }
@@ -50,8 +50,8 @@ impl ReplayGuard {
 
 /// Lets a body pass under the id that it first came with, and under no other.
 ///
-/// Before the event is claimed: if this process ends in between, the sender's retry has the same id and passes. For the same reason
-/// nothing need be undone when this is dropped or the store fails half-way.
+/// This comes before the claim of the event: if the process ends in between, the sender's retry has the same id and passes. For the
+/// same reason nothing has to be undone if this is dropped or if the store fails half-way.
 pub(super) async fn pass(cx: Context<'_>, guard: &ReplayGuard) -> Result<(), RejectionKind> {
     let request = guard.request(cx.claim.event_type.as_deref(), cx.terms.lease);
     match cx.ask("claim for the replay guard", cx.machine.store.claim(&request)).await {

@@ -20,12 +20,12 @@ const PANICKED: RetryReason = RetryReason::new("the handler panicked");
 const NOT_READY: RetryReason = RetryReason::before_the_call("the inner service refused to become ready");
 const PANICKED_NOT_READY: RetryReason = RetryReason::before_the_call("the inner service panicked before it was ready");
 
-/// What the machine drives once it holds the claim. The work keeps what comes of it: the machine has no use for that.
+/// The work that the machine runs once it holds the claim. The work keeps its own result: the machine does not need it.
 pub(crate) trait Work: Send {
     /// Ready when the work can start; `Err` when it never can.
     fn ready(&mut self) -> impl Future<Output = Result<(), NotReady>> + Send;
 
-    /// Gives back what readiness has reserved.
+    /// Returns the capacity that readiness has reserved.
     fn unready(&mut self);
 
     /// Does the work and says how it is to be settled. Called at most once.
@@ -40,7 +40,7 @@ pub(super) enum Worked {
     Done,
     NotReady,
     Panicked,
-    /// Not begun or dropped half-way, because of the drain's deadline, a lost claim, or no place to run in.
+    /// The work did not begin or was dropped half-way: because of the drain's deadline, a lost claim, or a service that was not ready.
     Dropped(RejectionKind),
 }
 
@@ -82,7 +82,7 @@ pub(super) async fn run(cx: Context<'_>, since: Instant, work: &mut impl Work) -
     worked
 }
 
-/// Ready when the work is to be dropped half-way.
+/// Waits for a reason to drop the work half-way.
 async fn until_stopped(cx: Context<'_>, renewal: &Renewal) -> RejectionKind {
     let aborted = async {
         cx.machine.gate.reached(Phase::Aborting).await;

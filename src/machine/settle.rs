@@ -15,7 +15,7 @@ use super::renewal::Renewal;
 use super::timing::{Backoff, either, unless};
 use super::verdict::{Record, RetryReason, Verdict};
 use super::waiters::FirstEnded;
-use crate::store::{COMMITTED, Hold, NOT_COMMITTED, StoreError, StoreErrorKind};
+use crate::store::{COMMITTED, Hold, NOT_COMMITTED, StoreErrorKind};
 use crate::telemetry;
 
 /// Pauses between attempts to reach a store that is away.
@@ -27,7 +27,7 @@ const LOCKED_PAUSES: [Duration; 2] = [Duration::from_millis(10), Duration::from_
 /// The machine waits no longer for a store that is away: it tells the operator that the event may run again.
 const GIVE_UP_AFTER: Duration = Duration::from_secs(3600);
 
-/// What the store says of the claim, now that the work has ended.
+/// How the claim was settled.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Settled {
     Completed,
@@ -250,7 +250,7 @@ async fn ask_once_unlocked(cx: Context<'_>, verdict: &Verdict) -> Option<Hold> {
         loop {
             match cx.ledger().settle(&request, settlement(cx, verdict)).await {
                 Err(error) if error.kind() == StoreErrorKind::Locked => backoff.pause().await,
-                answer => return Ok::<_, StoreError>(answer?),
+                answer => return answer,
             }
         }
     };

@@ -19,7 +19,7 @@ pub(crate) enum Verdict {
     Release(Option<RetryReason>),
 }
 
-/// What the store remembers of work that is done, or given up for good.
+/// The record of work that is done, or was given up for good.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Record {
     pub(crate) failed: bool,

@@ -8,7 +8,7 @@ use super::admission::Phase;
 use super::claim::Claiming;
 use super::context::Context;
 use super::timing::{Backoff, either};
-use super::waiters::{FirstEnded, Seat};
+use super::waiters::{FirstEnded, Waiter};
 use crate::rejection::RejectionKind;
 use crate::store::Claim;
 
@@ -17,7 +17,7 @@ const PAUSES: [Duration; 2] = [Duration::from_millis(50), Duration::from_millis(
 
 /// How the wait for the first delivery ended.
 pub(super) enum Waited {
-    /// Its lease lapsed, or another instance released it: the claim is this delivery's now.
+    /// The first delivery's lease lapsed, or another instance released it: this delivery holds the claim now.
     TookOver {
         attempt: Option<u32>,
         since: Instant,
@@ -26,20 +26,21 @@ pub(super) enum Waited {
     Refused(RejectionKind),
 }
 
-/// Waits until the first delivery has ended, or its claim can be had. Never answers for work that may still fail.
+/// Waits until the first delivery has ended, or until this one takes its claim over. Work that may still fail is never taken for
+/// completed.
 pub(super) async fn wait(cx: Context<'_>) -> Waited {
     let Context { machine, terms, claim } = cx;
-    let seat = match machine.waiters.join(&claim.key, terms.max_waiting_per_key, terms.max_running) {
-        Ok(seat) => seat,
+    let waiter = match machine.waiters.join(&claim.key, terms.max_waiting_per_key, terms.max_running) {
+        Ok(waiter) => waiter,
         Err(full) => return Waited::Refused(full),
     };
     let here = async {
-        match seat.ending().await {
+        match waiter.ending().await {
             FirstEnded::Completed => Waited::Completed,
             FirstEnded::Failed => Waited::Refused(RejectionKind::FirstFailed),
         }
     };
-    let elsewhere = ask_until_ended(cx, &seat);
+    let elsewhere = ask_until_ended(cx, &waiter);
     let too_late = async {
         tokio::time::sleep(terms.wait).await;
         Waited::Refused(RejectionKind::InFlight)
@@ -52,10 +53,10 @@ pub(super) async fn wait(cx: Context<'_>) -> Waited {
 }
 
 /// Asks the store with claims under this delivery's own token: the first delivery may run in another process, and a claim takes a
-/// lapsed lease over. One waiter per key asks for all of them; at once, because the first delivery may have ended before this one
-/// took its seat.
-async fn ask_until_ended(cx: Context<'_>, seat: &Seat<'_>) -> Waited {
-    let _turn = seat.turn().await;
+/// lapsed lease over. One waiter per key asks for all of them. It asks at once, because the first delivery may have ended before this
+/// one began to wait.
+async fn ask_until_ended(cx: Context<'_>, waiter: &Waiter<'_>) -> Waited {
+    let _turn = waiter.turn().await;
     let mut claiming = Claiming::new(cx);
     let mut backoff = Backoff::new(PAUSES);
     loop {

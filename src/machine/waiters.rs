@@ -7,92 +7,93 @@ use tokio::sync::watch;
 use crate::EventKey;
 use crate::rejection::RejectionKind;
 
-/// Duplicates that wait for the first delivery's outcome, by key.
+/// The duplicates that wait for the outcome of the first delivery, by key.
 ///
-/// Only those who wait are in here; a delivery that nobody waits for pays one atomic load when it settles.
+/// A delivery without a waiting duplicate costs one atomic load when it settles.
 #[derive(Default)]
 pub(super) struct Waiters {
     total: AtomicUsize,
-    flights: Mutex<HashMap<EventKey, Arc<Flight>>>,
+    groups: Mutex<HashMap<EventKey, Arc<WaitGroup>>>,
 }
 
-/// How the delivery that others waited for has ended.
+/// How the first delivery has ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum FirstEnded {
     Completed,
     Failed,
 }
 
-struct Flight {
-    seats: AtomicUsize,
+/// The duplicates that wait for one key.
+struct WaitGroup {
+    waiters: AtomicUsize,
     ending: watch::Sender<Option<FirstEnded>>,
-    /// Held by the one waiter that asks the store on behalf of all.
+    /// The one waiter that asks the store for all others holds this.
     asking: tokio::sync::Mutex<()>,
 }
 
 impl Waiters {
-    /// A seat among those who wait for `key`.
-    pub(super) fn join(&self, key: &EventKey, per_key: usize, in_all: usize) -> Result<Seat<'_>, RejectionKind> {
-        let mut flights = self.lock();
-        let flight = flights.get(key).cloned().unwrap_or_default();
-        if flight.seats.load(Ordering::Relaxed) >= per_key || self.total.load(Ordering::Relaxed) >= in_all {
+    /// Joins the duplicates that wait for `key`.
+    pub(super) fn join(&self, key: &EventKey, per_key: usize, in_all: usize) -> Result<Waiter<'_>, RejectionKind> {
+        let mut groups = self.lock();
+        let group = groups.get(key).cloned().unwrap_or_default();
+        if group.waiters.load(Ordering::Relaxed) >= per_key || self.total.load(Ordering::Relaxed) >= in_all {
             return Err(RejectionKind::TooManyWaiting);
         }
-        flight.seats.fetch_add(1, Ordering::Relaxed);
+        group.waiters.fetch_add(1, Ordering::Relaxed);
         self.total.fetch_add(1, Ordering::SeqCst);
-        flights.entry(key.clone()).or_insert_with(|| flight.clone());
-        Ok(Seat { waiters: self, key: key.clone(), flight })
+        groups.entry(key.clone()).or_insert_with(|| group.clone());
+        Ok(Waiter { waiters: self, key: key.clone(), group })
     }
 
-    /// Tells everybody who waits for `key` how it ended.
+    /// Wakes all duplicates that wait for `key`, and tells them how the first delivery ended.
     pub(super) fn ended(&self, key: &EventKey, ending: FirstEnded) {
         if self.total.load(Ordering::SeqCst) == 0 {
             return;
         }
-        if let Some(flight) = self.lock().remove(key) {
-            flight.ending.send_replace(Some(ending));
+        if let Some(group) = self.lock().remove(key) {
+            group.ending.send_replace(Some(ending));
         }
     }
 
-    fn lock(&self) -> MutexGuard<'_, HashMap<EventKey, Arc<Flight>>> {
-        self.flights.lock().unwrap_or_else(PoisonError::into_inner)
+    fn lock(&self) -> MutexGuard<'_, HashMap<EventKey, Arc<WaitGroup>>> {
+        self.groups.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl Default for Flight {
+impl Default for WaitGroup {
     fn default() -> Self {
-        Self { seats: AtomicUsize::new(0), ending: watch::Sender::new(None), asking: tokio::sync::Mutex::new(()) }
+        Self { waiters: AtomicUsize::new(0), ending: watch::Sender::new(None), asking: tokio::sync::Mutex::new(()) }
     }
 }
 
 /// One waiting duplicate.
-pub(super) struct Seat<'a> {
+pub(super) struct Waiter<'a> {
     waiters: &'a Waiters,
     key: EventKey,
-    flight: Arc<Flight>,
+    group: Arc<WaitGroup>,
 }
 
-impl Seat<'_> {
+impl Waiter<'_> {
     pub(super) async fn ending(&self) -> FirstEnded {
-        let mut endings = self.flight.ending.subscribe();
+        let mut endings = self.group.ending.subscribe();
         let ending = endings.wait_for(Option::is_some).await.ok().and_then(|ending| *ending);
-        // The sender is in `self`; without it the careful answer is that it failed.
+        // The channel cannot close: its sender is in `self`. If it did, the sender of the delivery would have to try again.
         ending.unwrap_or(FirstEnded::Failed)
     }
 
-    /// Ready when it is this waiter's turn to ask the store.
+    /// Waits until it is this waiter's turn to ask the store.
     pub(super) async fn turn(&self) -> tokio::sync::MutexGuard<'_, ()> {
-        self.flight.asking.lock().await
+        self.group.asking.lock().await
     }
 }
 
-impl Drop for Seat<'_> {
+impl Drop for Waiter<'_> {
     fn drop(&mut self) {
-        let mut flights = self.waiters.lock();
+        let mut groups = self.waiters.lock();
         self.waiters.total.fetch_sub(1, Ordering::SeqCst);
-        let last = self.flight.seats.fetch_sub(1, Ordering::Relaxed) == 1;
-        if last && flights.get(&self.key).is_some_and(|current| Arc::ptr_eq(current, &self.flight)) {
-            flights.remove(&self.key);
+        let last = self.group.waiters.fetch_sub(1, Ordering::Relaxed) == 1;
+        if last && groups.get(&self.key).is_some_and(|current| Arc::ptr_eq(current, &self.group)) {
+            groups.remove(&self.key);
         }
     }
 }

@@ -1,8 +1,12 @@
+use std::pin::Pin;
+use std::task::{Context, Poll};
+
 use bytes::Bytes;
 use http::header::{ALLOW, RETRY_AFTER};
 use http::{Response, StatusCode};
+use http_body::{Body, Frame, SizeHint};
+use pin_project_lite::pin_project;
 
-use super::body::AnswerBody;
 use super::config::Config;
 use crate::EventKey;
 use crate::handler::{Failure, HandlerError};
@@ -12,7 +16,7 @@ use crate::rejection::{Rejection, RejectionKind};
 use crate::telemetry::{self, Delivered};
 
 impl Config {
-    /// What the sender learns of a refusal: a status, and nothing that tells one failed check from another.
+    /// Answers a refusal with a status, and with nothing that tells one failed check from another.
     pub(super) fn refuse<B>(&self, rejection: Rejection) -> Response<AnswerBody<B>> {
         let answer = match &self.refusal {
             Some(answer) => answer(&rejection, self.status_of(rejection.kind())),
@@ -31,7 +35,7 @@ impl Config {
         with_outcome(response, Outcome::Refused(rejection))
     }
 
-    /// What failed verification gets the scheme's own status, which its sender may understand.
+    /// A failed verification gets the scheme's own status, which its sender may understand.
     fn status_of(&self, kind: RejectionKind) -> StatusCode {
         match (kind, kind.status()) {
             (RejectionKind::MissingSignature, _) => self.unsigned_status,
@@ -52,8 +56,8 @@ impl Config {
                 telemetry::delivered(&Outcome::Handshake, &Delivered::UNKNOWN);
                 Self::answer_handshake(answer)
             }
-            Some(Err(rejection)) => self.refuse_and_tell(rejection),
-            None => self.refuse_and_tell(RejectionKind::MethodNotAllowed.into()),
+            Some(Err(rejection)) => self.refuse_and_report(rejection),
+            None => self.refuse_and_report(RejectionKind::MethodNotAllowed.into()),
         }
     }
 
@@ -61,8 +65,8 @@ impl Config {
         with_outcome(own(answer), Outcome::Handshake)
     }
 
-    /// A refusal before the event was known, with its one word to the operator.
-    pub(super) fn refuse_and_tell<B>(&self, rejection: Rejection) -> Response<AnswerBody<B>> {
+    /// A refusal before the event was known, with its report to telemetry.
+    pub(super) fn refuse_and_report<B>(&self, rejection: Rejection) -> Response<AnswerBody<B>> {
         let response = self.refuse(rejection.clone());
         telemetry::delivered(&Outcome::Refused(rejection), &Delivered::UNKNOWN);
         response
@@ -131,4 +135,59 @@ fn own<B>(response: Response<Bytes>) -> Response<AnswerBody<B>> {
 fn with_outcome<B>(mut response: Response<B>, outcome: Outcome) -> Response<B> {
     response.extensions_mut().insert(outcome);
     response
+}
+
+pin_project! {
+    /// The body of a response: the inner service's, or the layer's own.
+    #[derive(Debug)]
+    pub struct AnswerBody<B> {
+        #[pin]
+        source: Source<B>,
+    }
+}
+
+pin_project! {
+    #[project = SourceProjected]
+    #[derive(Debug)]
+    enum Source<B> {
+        Inner { #[pin] body: B },
+        Own { unsent: Bytes },
+    }
+}
+
+impl<B> AnswerBody<B> {
+    pub(super) fn inner(body: B) -> Self {
+        Self { source: Source::Inner { body } }
+    }
+
+    pub(super) fn own(bytes: Bytes) -> Self {
+        Self { source: Source::Own { unsent: bytes } }
+    }
+}
+
+impl<B: Body<Data = Bytes>> Body for AnswerBody<B> {
+    type Data = Bytes;
+    type Error = B::Error;
+
+    fn poll_frame(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, B::Error>>> {
+        match self.project().source.project() {
+            SourceProjected::Inner { body } => body.poll_frame(cx),
+            SourceProjected::Own { unsent } if unsent.is_empty() => Poll::Ready(None),
+            SourceProjected::Own { unsent } => Poll::Ready(Some(Ok(Frame::data(std::mem::take(unsent))))),
+        }
+    }
+
+    fn is_end_stream(&self) -> bool {
+        match &self.source {
+            Source::Inner { body } => body.is_end_stream(),
+            Source::Own { unsent } => unsent.is_empty(),
+        }
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        match &self.source {
+            Source::Inner { body } => body.size_hint(),
+            Source::Own { unsent } => SizeHint::with_exact(unsent.len() as u64),
+        }
+    }
 }

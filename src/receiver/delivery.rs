@@ -12,8 +12,7 @@ use http_body::Body;
 use http_body_util::Full;
 use tower_service::Service;
 
-use super::answer::pass_on;
-use super::body::AnswerBody;
+use super::answer::{AnswerBody, pass_on};
 use super::config::Config;
 use super::intake::{Arrived, ArrivedEvent, Intake};
 use crate::EventKey;
@@ -29,7 +28,7 @@ use crate::secrets::Prepared;
 use crate::store::NOT_COMMITTED;
 use crate::telemetry::{self, Delivered};
 
-/// What the layer's future gives: a response, or the inner service's own error.
+/// The output of the layer's future: a response, or the inner service's own error.
 pub(super) type Reply<R, E> = Result<Response<AnswerBody<R>>, E>;
 
 /// One delivery, from its head to its answer.
@@ -38,13 +37,13 @@ pub(super) struct Delivery<S> {
     arrived: Option<ArrivedEvent>,
     inner: S,
     config: Arc<Config>,
-    unanswered: Unanswered,
+    report: Unreported,
 }
 
 impl<S> Delivery<S> {
     pub(super) fn new(parts: Parts, now: SystemTime, inner: S, config: Arc<Config>) -> Self {
         let intake = Intake::new(parts, now, Deadline::after(config.body_deadline));
-        Self { intake, arrived: None, inner, config, unanswered: Unanswered::NOTHING_KNOWN }
+        Self { intake, arrived: None, inner, config, report: Unreported::NOTHING_KNOWN }
     }
 
     /// Takes up the verification of what the head claims.
@@ -67,13 +66,13 @@ impl<S> Delivery<S> {
     }
 
     pub(super) fn greet<R>(&mut self, answer: Response<Bytes>) -> Response<AnswerBody<R>> {
-        self.unanswered.tell(&Outcome::Handshake, None);
+        self.report.send(&Outcome::Handshake, None);
         Config::answer_handshake(answer)
     }
 
     pub(super) fn refuse<R>(&mut self, rejection: Rejection) -> Response<AnswerBody<R>> {
         let response = self.config.refuse(rejection.clone());
-        self.unanswered.tell(&Outcome::Refused(rejection), None);
+        self.report.send(&Outcome::Refused(rejection), None);
         response
     }
 }
@@ -90,7 +89,7 @@ where
         let (claim, secret) = (arrived.claim.clone(), arrived.verified.secret().clone());
         let (config, whose) = (self.config.clone(), claim.clone());
         let detach = config.terms.detach;
-        self.unanswered.about = Some((claim.clone(), secret));
+        self.report.about = Some((claim.clone(), secret));
         let guard = arrived.guard.take();
         self.arrived = Some(arrived);
         // A block and not an `async fn`, whose arguments would be kept twice. Room first, so that it is made in its place
@@ -107,14 +106,14 @@ where
                 }
             };
             let (reply, outcome, failure) = conclude(&config, &claim.key, ended, handling.output);
-            handling.delivery.unanswered.tell(&outcome, failure.as_ref());
+            handling.delivery.report.send(&outcome, failure.as_ref());
             reply
         });
         DetachOnDrop::new(Box::into_pin(delivery), whose, detach)
     }
 }
 
-/// What the sender gets, how it is counted, and what the handler said of its failure.
+/// The reply to the sender, the outcome that is counted, and the failure that the handler reported.
 fn conclude<R, E>(
     config: &Config,
     key: &EventKey,
@@ -124,7 +123,7 @@ fn conclude<R, E>(
     let refused = |rejection: Rejection| (Ok(config.refuse(rejection.clone())), Outcome::Refused(rejection), None);
     let (response, settled) = match (ended, output) {
         (Ended::Ran(settled), Some(Ok(response))) => (response, settled),
-        // Its transaction may have been committed all the same.
+        // The handler failed after its transaction was committed.
         (Ended::Ran(Settled::Completed), Some(Err(error))) => return (Err(error), Outcome::Completed, None),
         (Ended::Ran(_), Some(Err(error))) => return (Err(error), Outcome::Released, None),
         (Ended::NotReady(_), Some(output)) => {
@@ -198,7 +197,7 @@ where
 }
 
 impl<S> Delivery<S> {
-    /// What the inner service gets: the head as it came, the signed bytes, and the event.
+    /// The request for the inner service: the head as it came, the signed bytes, and the event.
     fn take_request(&mut self) -> Request<Full<Bytes>> {
         let (nothing, ()) = Request::default().into_parts();
         let mut parts = std::mem::replace(&mut self.intake.parts, nothing);
@@ -216,19 +215,19 @@ impl<S> Delivery<S> {
     }
 }
 
-/// Whether the operator has been told of a delivery. Dropped before that, it has lost its sender, and its handler if it had
-/// one already.
-struct Unanswered {
-    untold: bool,
+/// A delivery that telemetry has not reported yet. If it is dropped unreported, the sender disconnected before the handler
+/// finished.
+struct Unreported {
+    unreported: bool,
     about: Option<(Arc<ClaimState>, Arc<Prepared>)>,
 }
 
-impl Unanswered {
-    const NOTHING_KNOWN: Self = Self { untold: true, about: None };
+impl Unreported {
+    const NOTHING_KNOWN: Self = Self { unreported: true, about: None };
 
-    /// The delivery's one word to the operator.
-    fn tell(&mut self, outcome: &Outcome, failure: Option<&Failure>) {
-        self.untold = false;
+    /// Reports how the delivery ended, once.
+    fn send(&mut self, outcome: &Outcome, failure: Option<&Failure>) {
+        self.unreported = false;
         let Some((claim, secret)) = &self.about else {
             return telemetry::delivered(outcome, &Delivered::UNKNOWN);
         };
@@ -244,11 +243,11 @@ impl Unanswered {
     }
 }
 
-impl Drop for Unanswered {
+impl Drop for Unreported {
     fn drop(&mut self) {
-        if self.untold {
+        if self.unreported {
             let cancelled = self.about.as_ref().is_some_and(|(claim, _)| claim.has_held());
-            self.tell(if cancelled { &Outcome::Cancelled } else { &Outcome::Abandoned }, None);
+            self.send(if cancelled { &Outcome::Cancelled } else { &Outcome::Abandoned }, None);
         }
     }
 }

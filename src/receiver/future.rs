@@ -10,7 +10,7 @@ use http_body_util::Full;
 use pin_project_lite::pin_project;
 use tower_service::Service;
 
-use super::body::AnswerBody;
+use super::answer::AnswerBody;
 use super::delivery::{Delivery, Reply};
 use super::intake::Arrived;
 use crate::machine::DetachOnDrop;

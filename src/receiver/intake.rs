@@ -9,7 +9,6 @@ use http::{HeaderName, Response};
 use http_body::{Body, Frame};
 
 use super::config::Config;
-use super::endpoint::matched_route;
 use crate::EventKey;
 use crate::head::Head;
 use crate::identity::{Identity, identify};
@@ -39,18 +38,18 @@ pub(super) struct Intake {
 enum Checking {
     LookingUp(Proof, Lookup),
     Verifying(Verifying),
-    /// Before the first, and while one of the others is being replaced.
+    /// Before the lookup begins, and while one state replaces the other.
     Between,
 }
 
-/// What a genuine delivery turns out to be.
+/// A genuine delivery: an event or a handshake.
 pub(super) enum Arrived {
     Event(ArrivedEvent),
-    /// No event: the provider sees whether this endpoint answers as it should.
+    /// No event: the provider checks whether this endpoint answers as it should.
     Handshake(Response<Bytes>),
 }
 
-/// What is known once the body is here: that it is genuine, and which event it carries.
+/// A genuine event, once its whole body is here.
 pub(super) struct ArrivedEvent {
     pub(super) body: Bytes,
     pub(super) claim: Arc<ClaimState>,
@@ -132,7 +131,7 @@ impl Intake {
         Ok(())
     }
 
-    /// Judges the complete body: the signature first, then which event it is.
+    /// Verifies the complete body: the signature first, then which event it carries.
     pub(super) fn finish(&mut self, config: &Config) -> Result<Arrived, Rejection> {
         let Checking::Verifying(verifying) = &mut self.checking else {
             return Err(RejectionKind::SecretsUnavailable.into());
@@ -149,7 +148,7 @@ impl Intake {
         Ok(Arrived::Event(ArrivedEvent { body, claim: Arc::new(claim), guard, verified }))
     }
 
-    /// What this delivery claims. Without an id of its own, an event is known by its claim's token.
+    /// The claim of this delivery, and its replay guard. An event without an id is known by its claim's token.
     fn claim(
         &self,
         config: &Config,
@@ -189,6 +188,17 @@ impl Intake {
         let claim = ClaimState::new(ledger, key, token, fingerprint).typed(event_type).deduplicated(deduplicated);
         (claim, guard)
     }
+}
+
+/// The template of the route that axum matched the request to.
+#[cfg(feature = "axum")]
+fn matched_route(extensions: &http::Extensions) -> Option<&str> {
+    extensions.get::<axum::extract::MatchedPath>().map(axum::extract::MatchedPath::as_str)
+}
+
+#[cfg(not(feature = "axum"))]
+fn matched_route(_: &http::Extensions) -> Option<&str> {
+    None
 }
 
 /// A body cut short, or cut off by an outer layer's limit.

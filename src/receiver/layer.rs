@@ -67,7 +67,7 @@ impl WebhookLayer {
     /// must outlive a renamed route, or events of yesterday run again today.
     ///
     /// # Errors
-    /// When the name is empty, longer than 255 bytes, or has control characters.
+    /// If the name is empty, longer than 255 bytes, or has control characters.
     pub fn endpoint(self, name: impl Into<Arc<str>>) -> Result<Self, ConfigError> {
         let name = name.into();
         if !is_name(&name) {
@@ -77,13 +77,13 @@ impl WebhookLayer {
         Ok(self.with(|config| config.endpoint = Some(name)))
     }
 
-    /// Takes ids from elsewhere than the scheme says.
+    /// Takes ids from another place than the scheme does.
     #[must_use]
     pub fn id_source(self, source: IdSource) -> Self {
         self.with(|config| config.id = source)
     }
 
-    /// Takes types from elsewhere than the scheme says.
+    /// Takes types from another place than the scheme does.
     #[must_use]
     pub fn type_source(self, source: TypeSource) -> Self {
         self.with(|config| config.event_type = source)
@@ -92,7 +92,7 @@ impl WebhookLayer {
     /// The methods that carry events (default `POST`); others get 405.
     ///
     /// # Errors
-    /// When there is none.
+    /// If `methods` is empty.
     pub fn methods(self, methods: impl IntoIterator<Item = Method>) -> Result<Self, ConfigError> {
         let methods: Arc<[Method]> = methods.into_iter().collect();
         let names: Vec<&str> = methods.iter().map(Method::as_str).collect();
@@ -108,7 +108,7 @@ impl WebhookLayer {
     /// The largest body (default 1 MiB, or what the scheme's sender needs); larger ones get 413 as soon as it shows.
     ///
     /// # Errors
-    /// When it is zero.
+    /// If it is zero.
     pub fn body_limit(self, bytes: usize) -> Result<Self, ConfigError> {
         positive(bytes, "the body limit")?;
         Ok(self.with(|config| config.body_limit = bytes))
@@ -117,7 +117,7 @@ impl WebhookLayer {
     /// How long a body may take to arrive (default 10 s); slower ones get 408.
     ///
     /// # Errors
-    /// When it is zero or longer than ten years.
+    /// If it is zero or longer than ten years.
     pub fn body_deadline(self, time: Duration) -> Result<Self, ConfigError> {
         let time = countable(time, "the body deadline")?;
         Ok(self.with(|config| config.body_deadline = time))
@@ -126,7 +126,7 @@ impl WebhookLayer {
     /// How long a claim holds without being renewed (default 30 s). A crashed process keeps its events for that long.
     ///
     /// # Errors
-    /// When it is zero or longer than ten years.
+    /// If it is zero or longer than ten years.
     pub fn lease(self, lease: Duration) -> Result<Self, ConfigError> {
         let lease = countable(lease, "the lease")?;
         Ok(self.with(|config| config.terms.lease = lease))
@@ -136,7 +136,7 @@ impl WebhookLayer {
     /// through `tracing`, which is a feature.
     ///
     /// # Errors
-    /// When it is zero or longer than ten years, or shorter than a signed delivery is accepted (twice the tolerance): it
+    /// If it is zero or longer than ten years, or shorter than a signed delivery is accepted (twice the tolerance): it
     /// could then be replayed.
     pub fn retention(self, retention: Duration) -> Result<Self, ConfigError> {
         let retention = countable(retention, "the retention")?;
@@ -151,7 +151,7 @@ impl WebhookLayer {
     }
 
     /// Refuses a body that was delivered before under another id, for `window` after its first delivery. Off by default, and
-    /// without effect where the id is [authenticated](IdSource::is_authenticated) or where there is none.
+    /// without effect where the id is [authenticated](IdSource::is_authenticated) or where the event has none.
     ///
     /// An id in an unsigned header recognises the sender's retries, but whoever captured a delivery can change it, and the
     /// signature of many senders never expires. With the guard the store also remembers a SHA-256 of the body, and of the event's
@@ -171,7 +171,7 @@ impl WebhookLayer {
     /// the unsigned id out is not asked for one.
     ///
     /// # Errors
-    /// When it is zero or longer than ten years.
+    /// If it is zero or longer than ten years.
     pub fn replay_guard(self, window: Duration) -> Result<Self, ConfigError> {
         let window = countable(window, "the replay guard's window")?;
         Ok(self.with(|config| config.replay_guard = Some(window)))
@@ -194,7 +194,7 @@ impl WebhookLayer {
     /// How long the store may take to answer (default 2 s) before the sender gets a 503.
     ///
     /// # Errors
-    /// When it is zero or longer than ten years.
+    /// If it is zero or longer than ten years.
     pub fn claim_deadline(self, time: Duration) -> Result<Self, ConfigError> {
         let time = countable(time, "the claim deadline")?;
         Ok(self.with(|config| config.terms.claim_deadline = time))
@@ -203,7 +203,7 @@ impl WebhookLayer {
     /// How many deliveries may run at once, those whose sender has hung up included (default 1,024); more get a 503.
     ///
     /// # Errors
-    /// When it is zero.
+    /// If it is zero.
     pub fn max_running(self, deliveries: usize) -> Result<Self, ConfigError> {
         positive(deliveries, "max_running")?;
         Ok(self.with(|config| config.terms.max_running = deliveries))
@@ -215,7 +215,7 @@ impl WebhookLayer {
         self.with(|config| config.terms.max_waiting_per_key = duplicates)
     }
 
-    /// What `Retry-After` says on a 503 (default 5 s).
+    /// The value of `Retry-After` on a 503 (default 5 s).
     #[must_use]
     pub fn retry_after(self, time: Duration) -> Self {
         self.with(|config| config.retry_after = HeaderValue::from(time.as_secs()))
@@ -229,15 +229,15 @@ impl WebhookLayer {
         self.with(|config| config.completes = Arc::new(completes))
     }
 
-    /// Answers duplicates of completed events with something else than an empty 200. A status that is no success makes
+    /// Answers duplicates of completed events with another response than an empty 200. A status that is no success makes
     /// the sender retry.
     #[must_use]
     pub fn answer_duplicates(self, answer: impl Fn(&EventKey) -> Response<Bytes> + Send + Sync + 'static) -> Self {
         self.with(|config| config.duplicate = Some(Arc::new(answer)))
     }
 
-    /// Answers refusals with something else. The closure also gets the status that the sender would be told. Whatever depends on
-    /// the rejection is told to whoever sent it: keep every failed verification the same. `Retry-After` and `Allow` are added
+    /// Answers refusals with another response. The closure also gets the status that the sender would get. An answer
+    /// that depends on the rejection tells the sender which check failed: answer every failed verification alike. `Retry-After` and `Allow` are added
     /// where they belong.
     #[must_use]
     pub fn answer_refusals<A>(self, answer: A) -> Self
@@ -279,7 +279,7 @@ impl WebhookLayer {
         self.with(|config| config.terms.drop_when_lost = true)
     }
 
-    /// Takes the time from elsewhere, for tests.
+    /// Takes the time from another clock, for tests.
     #[must_use]
     pub fn clock(self, clock: impl Clock) -> Self {
         self.with(|config| config.clock = Arc::new(clock))

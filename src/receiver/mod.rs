@@ -4,13 +4,11 @@
 //! arrives) → `delivery` (the event is claimed, run, settled) → `answer`.
 
 mod answer;
-mod body;
 mod config;
 mod delivery;
-mod endpoint;
 mod future;
 mod intake;
 mod layer;
 mod service;
 
-pub use self::{body::AnswerBody, future::ResponseFuture, layer::WebhookLayer, service::WebhookService};
+pub use self::{answer::AnswerBody, future::ResponseFuture, layer::WebhookLayer, service::WebhookService};

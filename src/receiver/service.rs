@@ -10,7 +10,7 @@ use http_body::Body;
 use http_body_util::Full;
 use tower_service::Service;
 
-use super::body::AnswerBody;
+use super::answer::AnswerBody;
 use super::config::Config;
 use super::delivery::Delivery;
 use super::future::ResponseFuture;
@@ -58,9 +58,9 @@ where
         if !self.config.methods.contains(&parts.method) {
             return ResponseFuture::answered(self.config.answer_other_method(&head));
         }
-        let proof = match self.config.judge(&head, &parts, &body) {
+        let proof = match check_head(&self.config, &head, &parts, &body) {
             Ok(proof) => proof,
-            Err(rejection) => return ResponseFuture::answered(self.config.refuse_and_tell(rejection)),
+            Err(rejection) => return ResponseFuture::answered(self.config.refuse_and_report(rejection)),
         };
         let (inner, config) = (self.inner.clone(), self.config.clone());
         // Room first, so that it is made in its place and not copied there.
@@ -72,23 +72,21 @@ where
     }
 }
 
-impl Config {
-    /// Refuses what the head alone gives reason to, before a byte of the body is read.
-    fn judge(&self, head: &Head<'_>, parts: &Parts, body: &impl Body) -> Result<Proof, Rejection> {
-        let proof = self.scheme.read(head)?;
-        proof.check()?;
-        if announced_length(parts, body) > self.body_limit as u64 {
-            return Err(RejectionKind::BodyTooLarge.into());
-        }
-        let encoded = |value: &http::HeaderValue| !value.as_bytes().eq_ignore_ascii_case(b"identity");
-        if parts.headers.get_all(CONTENT_ENCODING).iter().any(encoded) {
-            return Err(RejectionKind::UnsupportedEncoding.into());
-        }
-        Ok(proof)
+/// Checks everything that the head alone shows, before a byte of the body is read.
+fn check_head(config: &Config, head: &Head<'_>, parts: &Parts, body: &impl Body) -> Result<Proof, Rejection> {
+    let proof = config.scheme.read(head)?;
+    proof.check()?;
+    if announced_length(parts, body) > config.body_limit as u64 {
+        return Err(RejectionKind::BodyTooLarge.into());
     }
+    let encoded = |value: &http::HeaderValue| !value.as_bytes().eq_ignore_ascii_case(b"identity");
+    if parts.headers.get_all(CONTENT_ENCODING).iter().any(encoded) {
+        return Err(RejectionKind::UnsupportedEncoding.into());
+    }
+    Ok(proof)
 }
 
-/// What the head or the body itself says of the body's length, at the least.
+/// The length of the body that the head or the body itself announces, at least.
 fn announced_length(parts: &Parts, body: &impl Body) -> u64 {
     let header = parts.headers.get(CONTENT_LENGTH).and_then(|value| value.to_str().ok()?.parse().ok());
     header.unwrap_or(0).max(body.size_hint().lower())

@@ -5,13 +5,13 @@ use xxhash_rust::xxh3::xxh3_64;
 use super::ClaimToken;
 use crate::EventKey;
 
-/// What [`Store::claim`](super::Store::claim) is asked.
+/// The request for [`Store::claim`](super::Store::claim).
 #[derive(Clone, Copy, Debug)]
 #[non_exhaustive]
 pub struct ClaimRequest<'a> {
-    /// What is claimed.
+    /// The key of the event.
     pub key: &'a EventKey,
-    /// Who claims it.
+    /// The token of the claimant.
     pub token: ClaimToken,
     /// How long the claim holds unless it is renewed.
     pub lease: Duration,
@@ -22,7 +22,7 @@ pub struct ClaimRequest<'a> {
 }
 
 impl<'a> ClaimRequest<'a> {
-    /// A request without a type and with the fingerprint of nothing.
+    /// A request without a type, with the default fingerprint.
     #[must_use]
     pub fn new(key: &'a EventKey, token: ClaimToken, lease: Duration) -> Self {
         Self { key, token, lease, fingerprint: Fingerprint::default(), event_type: None }
@@ -52,17 +52,17 @@ pub enum Claim {
         /// How often the key has been claimed, this time included, where the store counts.
         attempt: Option<u32>,
     },
-    /// Somebody else holds it and may still fail.
+    /// Another token holds the claim, and its work may still fail.
     InFlight {
         /// Whether the holder's body has the same fingerprint.
         same_body: bool,
     },
-    /// It is durably queued and will be worked on: as good as done for the sender.
+    /// The event is durably queued and will be run: done, as far as the sender is concerned.
     Accepted {
         /// Whether the queued body has the same fingerprint.
         same_body: bool,
     },
-    /// It was completed, and its record is still kept.
+    /// The event was completed, and its record is still kept.
     Completed {
         /// Whether the completed body had the same fingerprint.
         same_body: bool,
@@ -73,13 +73,13 @@ pub enum Claim {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[must_use = "a lost claim belongs to somebody else"]
 pub enum Hold {
-    /// It does, and what was asked is done.
+    /// The token holds the claim, and the verb took effect.
     Held,
-    /// Another token took it over or completed it; nothing was changed.
+    /// Another token took the claim over or completed it; nothing was changed.
     Lost,
 }
 
-/// What is remembered of a completed event.
+/// The record of a completed event.
 #[derive(Clone, Copy, Debug)]
 #[non_exhaustive]
 pub struct Completion<'a> {

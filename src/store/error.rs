@@ -12,7 +12,7 @@ pub struct StoreError {
     source: Option<Source>,
 }
 
-/// What was wrong with the store.
+/// The kinds of store errors.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum StoreErrorKind {
@@ -52,7 +52,7 @@ impl StoreError {
         !matches!(self.kind, StoreErrorKind::Full | StoreErrorKind::Locked | StoreErrorKind::CircuitOpen)
     }
 
-    /// What was wrong.
+    /// The kind of the error.
     #[must_use]
     pub const fn kind(&self) -> StoreErrorKind {
         self.kind

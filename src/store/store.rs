@@ -106,7 +106,7 @@ pub trait Store: Send + Sync + 'static {
     }
 }
 
-/// What a layer takes for its store: any [`Store`], or an `Arc<dyn Store>` that was chosen at run time.
+/// A store for a layer: any [`Store`], or an `Arc<dyn Store>` that was chosen at run time.
 ///
 /// ```
 /// use std::sync::Arc;

@@ -4,17 +4,17 @@ use super::StoredRequest;
 use crate::EventKey;
 use crate::clock::unix_millis;
 
-/// Where an event of an inbox stands.
+/// The state of a queued event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 #[non_exhaustive]
 pub enum EventState {
-    /// It is to be run, now or later.
+    /// The event is to be run, now or later.
     Waiting,
-    /// A worker has leased it.
+    /// A worker has leased the event.
     Running,
-    /// It was run, or discarded, and is remembered until its retention is over.
+    /// The event was run or discarded, and is remembered until its retention is over.
     Completed,
-    /// It was given up: for good, or after too many attempts. Kept until somebody decides.
+    /// The event was given up, for good or after too many attempts. It is kept until an operator requeues, discards or forgets it.
     Dead,
 }
 
@@ -34,7 +34,7 @@ impl EventState {
     }
 }
 
-/// Which events are meant. Every condition has to hold; without any, all events are.
+/// Selects events. Every condition has to hold; a filter without conditions selects all events.
 ///
 /// ```
 /// use tower_webhook::queue::{EventState, Filter};
@@ -106,7 +106,7 @@ impl Filter {
         self
     }
 
-    /// Whether an event is meant, by what is kept of it.
+    /// Whether the filter selects this event.
     #[must_use]
     pub fn matches(&self, event: &QueuedEvent) -> bool {
         let received = unix_millis(event.received_at);
@@ -119,13 +119,13 @@ impl Filter {
     }
 }
 
-/// A part of a listing: so many events after a place.
+/// One page of a listing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Page {
-    /// Behind the event that arrived as this number; from the beginning, if none.
+    /// The arrival number after which the page begins. `None` begins with the first event.
     pub after: Option<u64>,
-    /// How many at the most.
+    /// The largest number of events.
     pub limit: usize,
 }
 
@@ -136,20 +136,20 @@ impl Page {
         Self { after: None, limit }
     }
 
-    /// The next ones, behind the last event of a page. What arrives or ends meanwhile moves nothing.
+    /// The next page, after the last event of this one. Events that arrive or end meanwhile shift nothing.
     #[must_use]
     pub const fn after(self, last: &QueuedEvent) -> Self {
         Self { after: Some(last.arrival), ..self }
     }
 }
 
-/// What an inbox knows of an event.
+/// An event as a queue shows it to operators.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct QueuedEvent {
-    /// What it is remembered under.
+    /// The key under which the queue keeps the event.
     pub key: EventKey,
-    /// Where it stands.
+    /// Its state.
     pub state: EventState,
     /// Its number in the order of arrival. A requeued event has a new one.
     pub arrival: u64,
@@ -157,18 +157,18 @@ pub struct QueuedEvent {
     pub event_type: Option<Box<str>>,
     /// When it was received.
     pub received_at: SystemTime,
-    /// Before when it is not going to be run, while it is waiting.
+    /// The time before which a waiting event is not run.
     pub due_at: Option<SystemTime>,
-    /// When it was completed, or given up.
+    /// When the event was completed or given up.
     pub processed_at: Option<SystemTime>,
-    /// How often it has been tried since it last arrived.
+    /// How often the event has been tried since it last arrived.
     pub attempts: u32,
-    /// What came of it: the response's status, or why it was given up.
+    /// How the event ended: the response's status, or why it was given up.
     pub summary: Option<Box<str>>,
     /// The attempts that failed, oldest first; of a listed event, none.
     pub failures: Vec<FailedAttempt>,
-    /// What was accepted; of a listed event, nothing. Nor of a completed one whose body is gone, where the store is built to
-    /// keep bodies for a shorter time than records (`keep_completed_bodies` of its builder).
+    /// The accepted request. Listed events come without it. So do completed events whose body is gone, if the store keeps bodies
+    /// for a shorter time than records (`keep_completed_bodies` of its builder).
     pub request: Option<StoredRequest>,
 }
 
@@ -198,13 +198,13 @@ impl QueuedEvent {
 pub struct FailedAttempt {
     /// When it was leased.
     pub started_at: SystemTime,
-    /// When it failed, or when it was found that its lease had lapsed.
+    /// When it failed, or when the queue found that its lease had lapsed.
     pub ended_at: SystemTime,
     /// Why.
     pub reason: Box<str>,
 }
 
-/// What is noted down of an attempt whose worker did not come back.
+/// The reason that is noted for an attempt whose worker did not come back.
 pub const LAPSED: &str = "the lease lapsed: the worker is gone, or could not reach the store";
 
 /// A log of failed attempts as stores keep it: a line each, `started ended reason`, the times in milliseconds since 1970.
@@ -246,7 +246,7 @@ pub(crate) mod log {
     }
 }
 
-/// How full an inbox is.
+/// The number of events in each state.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct QueueCounts {
@@ -258,6 +258,6 @@ pub struct QueueCounts {
     pub completed: u64,
     /// Dead letters.
     pub dead: u64,
-    /// For how long the oldest event that is due has been waiting, since it was received.
+    /// The age of the oldest event that is due, since it was received.
     pub oldest_waiting: Option<Duration>,
 }

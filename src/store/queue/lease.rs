@@ -1,4 +1,4 @@
-//! What a worker asks a queue for, and what it gets.
+//! The lease request of a worker, and the events that it gets.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -7,15 +7,15 @@ use super::StoredRequest;
 use crate::EventKey;
 use crate::store::{ClaimRequest, ClaimToken, Fingerprint};
 
-/// What [`Queue::lease`](super::Queue::lease) is asked.
+/// The request for [`Queue::lease`](super::Queue::lease).
 #[derive(Clone, Copy, Debug)]
 #[non_exhaustive]
 pub struct LeaseRequest<'a> {
-    /// How many at the most.
+    /// The largest number of events.
     pub limit: usize,
-    /// How long each holds unless it is renewed.
+    /// How long each lease holds unless it is renewed.
     pub lease: Duration,
-    /// Of these endpoints only, unless there is none.
+    /// Leases events of these endpoints only. An empty list leases events of all endpoints.
     pub endpoints: &'a [Box<str>],
     /// How many of each endpoint; any number, if `None`.
     pub per_endpoint: Option<&'a KindLimits>,
@@ -24,7 +24,7 @@ pub struct LeaseRequest<'a> {
 }
 
 impl LeaseRequest<'_> {
-    /// Whatever is due.
+    /// A request for any event that is due.
     #[must_use]
     pub const fn new(limit: usize, lease: Duration) -> Self {
         Self { limit, lease, endpoints: &[], per_endpoint: None, per_type: None }
@@ -120,7 +120,7 @@ impl<'a> KindRooms<'a> {
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct Leased {
-    /// What the event is remembered under.
+    /// The key under which the queue keeps the event.
     pub key: EventKey,
     /// The token that holds it now.
     pub token: ClaimToken,
@@ -130,12 +130,12 @@ pub struct Leased {
     pub event_type: Option<Box<str>>,
     /// The body's fingerprint.
     pub fingerprint: Fingerprint,
-    /// What was accepted.
+    /// The accepted request.
     pub request: StoredRequest,
     /// Whether a handler was [started](super::Queue::start) in an earlier attempt. Attempts that were not the last one permitted are not
     /// noted down.
     pub started: bool,
-    /// Whether an event of the same order with the same or a higher sequence was completed before: this one is old news.
+    /// Whether an event of the same order with the same or a higher sequence was completed before, so that this one is outdated.
     pub superseded: bool,
 }
 
@@ -147,7 +147,7 @@ impl Leased {
         Self { key, token, attempt: 1, event_type, fingerprint, request, started: false, superseded: false }
     }
 
-    /// What the store is asked to renew, complete, retry or bury.
+    /// The request that renews or settles this lease.
     #[must_use]
     pub fn claim(&self, lease: Duration) -> ClaimRequest<'_> {
         ClaimRequest::new(&self.key, self.token, lease)

@@ -51,7 +51,7 @@ pub trait Queue: Store {
     /// queue cannot tell this from a handler that took its process down.
     fn start<'a>(&'a self, claim: &'a ClaimRequest<'a>) -> StoreFuture<'a, Hold>;
 
-    /// Ready when an event may have become due since this was called. May be early, late, or never: workers poll, too.
+    /// Waits until an event may have become due since this call. May be early, late, or never: workers poll, too.
     fn wake(&self) -> Pin<Box<dyn Future<Output = ()> + Send + '_>>;
 
     /// Counts the events that wait, up to `up_to`. Cheap, however many there are.
@@ -152,7 +152,7 @@ impl Changed {
     }
 }
 
-/// What a layer or a worker takes for its queue: any [`Queue`], or an `Arc<dyn Queue>` that was chosen at run time.
+/// A queue for a layer or a worker: any [`Queue`], or an `Arc<dyn Queue>` that was chosen at run time.
 pub trait IntoQueue {
     /// The queue, shared.
     fn into_queue(self) -> Arc<dyn Queue>;

@@ -3,7 +3,7 @@ use std::time::SystemTime;
 
 use bytes::Bytes;
 
-/// What an inbox keeps of a delivery, so that a worker can run it later: everything that the inner service would have got.
+/// A delivery as stored in a queue: everything a worker needs to rebuild the request.
 #[derive(Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct StoredRequest {
@@ -13,30 +13,30 @@ pub struct StoredRequest {
     pub body: Bytes,
     /// When the delivery was received, on the receiver's wall clock.
     pub received_at: SystemTime,
-    /// Whom it has to wait for, if for anybody.
+    /// The ordering group this event belongs to, if any.
     pub order: Option<Order>,
 }
 
-/// An event's place among those of the same resource.
+/// The ordering group of an event, and its number in it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Order {
-    /// What events of one resource share. They run one at a time, in the order in which they arrived. It is of one endpoint and
-    /// tenant: of two endpoints, the same text is two keys.
+    /// The key of the ordering group. Its events run one at a time, in the order of their arrival. A group belongs to one endpoint
+    /// and tenant: under two endpoints, the same text names two groups.
     pub key: Box<str>,
-    /// The sender's number of the event, where old news are to be skipped: an event whose number is not above that of the last
+    /// The sender's number of the event, if outdated events are to be skipped: an event whose number is not above that of the last
     /// one that was completed under the same key is [superseded](super::Leased::superseded).
     pub sequence: Option<i64>,
 }
 
 impl StoredRequest {
-    /// A parcel that is in no order.
+    /// A request that belongs to no ordering group.
     #[must_use]
     pub fn new(head: impl Into<Bytes>, body: impl Into<Bytes>, received_at: SystemTime) -> Self {
         Self { head: head.into(), body: body.into(), received_at, order: None }
     }
 
-    /// The same parcel in an order.
+    /// The same request, in an ordering group.
     #[must_use]
     pub fn ordered(mut self, order: Order) -> Self {
         self.order = Some(order);
@@ -45,12 +45,12 @@ impl StoredRequest {
 }
 
 impl Order {
-    /// One at a time among those with this key.
+    /// The ordering group with this key.
     pub fn of(key: impl Into<Box<str>>) -> Self {
         Self { key: key.into(), sequence: None }
     }
 
-    /// The same, as this number of them.
+    /// The same group, with the number of the event.
     #[must_use]
     pub fn sequence(mut self, sequence: i64) -> Self {
         self.sequence = Some(sequence);
@@ -58,7 +58,7 @@ impl Order {
     }
 }
 
-/// Lengths only: heads may carry credentials, and bodies are nobody's business.
+/// Shows lengths only: heads may carry credentials, and bodies belong in no log.
 impl fmt::Debug for StoredRequest {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("StoredRequest")

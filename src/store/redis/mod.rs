@@ -108,7 +108,8 @@
 //! **A script that fails**, for want of a right or because of a key of another type, is not rolled back. It notes down which events it
 //! had begun to change, and the next lease puts them where their records say. A sweep does the same with 200 events every ten seconds
 //! that workers lease, and so finds what other hands have left behind. An event that another version wrote, or whose body somebody
-//! deleted, is a dead letter, and told to `tracing` as an error.
+//! deleted, is a dead letter, and told to `tracing` as an error. If somebody deletes the record of an event while a worker runs it, nobody
+//! can tell who holds the event: the worker has lost it, and it runs again when the lease has ended.
 //!
 //! **Memory**: an accepted event takes its parcel and about 550 bytes until its retention is over, or for ever if it is a dead letter;
 //! [`keep_completed_bodies`](RedisStoreBuilder::keep_completed_bodies) lets the parcel end earlier. Leases and counts clear expired ones

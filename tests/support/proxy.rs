@@ -22,6 +22,8 @@ pub enum Weather {
     SwallowReplies,
     /// Requests arrive and take effect; their replies wait until the weather changes.
     HoldReplies,
+    /// From the first request with this text in it on, replies are swallowed.
+    SwallowRepliesFrom(&'static str),
 }
 
 /// Stops when it is dropped.
@@ -51,11 +53,11 @@ impl Proxy {
         let listener = TcpListener::bind("127.0.0.1:0").await.expect("a free port");
         let address = listener.local_addr().expect("an address");
         let sky = watch::Sender::new(Sky::default());
-        let forecast = sky.subscribe();
+        let sender = sky.clone();
         let accepting = tokio::spawn(async move {
             while let Ok((client, _)) = listener.accept().await {
                 // A server that is away looks like a connection that closes at once.
-                tokio::spawn(connect(client, upstream, forecast.clone()));
+                tokio::spawn(connect(client, upstream, sender.clone()));
             }
         });
         Self { address, sky, accepting: accepting.abort_handle() }
@@ -78,7 +80,8 @@ impl Drop for Proxy {
     }
 }
 
-async fn connect(client: TcpStream, upstream: SocketAddr, mut sky: watch::Receiver<Sky>) -> io::Result<()> {
+async fn connect(client: TcpStream, upstream: SocketAddr, sender: watch::Sender<Sky>) -> io::Result<()> {
+    let mut sky = sender.subscribe();
     let Sky { weather, cuts } = *sky.borrow();
     if weather == Weather::Cut {
         return Ok(());
@@ -87,8 +90,8 @@ async fn connect(client: TcpStream, upstream: SocketAddr, mut sky: watch::Receiv
     client.set_nodelay(true)?;
     server.set_nodelay(true)?;
     let ((from_client, to_client), (from_server, to_server)) = (client.into_split(), server.into_split());
-    let requests = pass(from_client, to_server, Direction::Requests, cuts, sky.clone());
-    let replies = pass(from_server, to_client, Direction::Replies, cuts, sky.clone());
+    let requests = pass(from_client, to_server, Direction::Requests, cuts, sender.clone());
+    let replies = pass(from_server, to_client, Direction::Replies, cuts, sender.clone());
     tokio::select! {
         ended = requests => ended,
         ended = replies => ended,
@@ -101,9 +104,11 @@ async fn pass(
     mut to: OwnedWriteHalf,
     direction: Direction,
     cuts: usize,
-    mut sky: watch::Receiver<Sky>,
+    sender: watch::Sender<Sky>,
 ) -> io::Result<()> {
+    let mut sky = sender.subscribe();
     let mut buffer = vec![0; 64 * 1024];
+    let mut seen = Vec::new();
     loop {
         let length = from.read(&mut buffer).await?;
         let now = *sky.borrow();
@@ -116,6 +121,15 @@ async fn pass(
             (Weather::HoldReplies, Direction::Replies) => {
                 // The proxy's end is a change of weather, too.
                 let _ = sky.wait_for(|sky| sky.weather != Weather::HoldReplies || sky.cuts > cuts).await;
+            }
+            (Weather::SwallowRepliesFrom(text), Direction::Requests) => {
+                seen.extend_from_slice(&buffer[..length]);
+                if seen.windows(text.len()).any(|window| window == text.as_bytes()) {
+                    // Before the server has the request.
+                    sender.send_modify(|sky| sky.weather = Weather::SwallowReplies);
+                }
+                // The text may end in what is read next.
+                seen.drain(..seen.len().saturating_sub(text.len()));
             }
             _ => {}
         }

@@ -98,12 +98,13 @@
 //! without an attempt. On a Cluster the client itself sends a command again when its connection breaks: events that were leased the first
 //! time wait until their lease ends.
 //!
-//! **Scripts are short**: the server does nothing else meanwhile. Head and body of an event are under a key of their own. Above 64 KiB
-//! they pass through no script: they are written with a time to live, for an event that is new, and the script that accepts the event
-//! takes that away. A lease takes 4 MiB of them at the most, unless a single one is larger, and asks for large ones one by one.
-//! What operators do is done to 50 events at a time. Listing dead events is quick, and so is listing running ones up to a thousand;
-//! other listings, and [`forget`](crate::queue::Queue::forget) of completed events, go through the stream. Counting looks at no event
-//! but the first few that are due.
+//! **Scripts are short**: the server does nothing else meanwhile. Head and body of an event are under a key of their own. Above 64 KiB they
+//! pass through no script: they are written with a time to live, for an event that is new, and the script that accepts the event takes that
+//! away. A lease takes 4 MiB of them at the most, unless a single one is larger, and asks for large ones one by one. What operators do is
+//! done to 50 events at a time. If the connection breaks meanwhile, that is an error, and some events may have been changed; on a Cluster,
+//! whose client sends the command again, fewer may be reported than were changed. Listing dead events is quick, and so is listing running
+//! ones up to a thousand; other listings, and [`forget`](crate::queue::Queue::forget) of completed events, go through the stream. Counting
+//! looks at no event but the first few that are due.
 //!
 //! **A script that fails**, for want of a right or because of a key of another type, is not rolled back. It notes down which events it
 //! had begun to change, and the next lease puts them where their records say. A sweep does the same with 200 events every ten seconds

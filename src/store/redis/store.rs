@@ -126,7 +126,12 @@ impl fmt::Debug for RedisStore {
 /// How a command is sent.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Way {
+    /// By the connections that deliveries share, and again if the connection breaks: for what is only read, and for changes that are
+    /// the same when they are made twice, as those are that the caller's token decides about.
     Shared,
+    /// By the same connections. If the connection breaks, that is an error: an operator's change that is made again finds nothing to
+    /// change, and would report that nothing was.
+    Once,
     /// By the same connections, in one step and once: a renewal that is repeated, because the server does not have its script or
     /// because the connection broke, would be behind a release that was sent meanwhile, and bring the claim back.
     InOrder,
@@ -139,7 +144,10 @@ pub(super) enum Way {
 
 impl Way {
     fn on_break(self) -> OnBreak {
-        if self == Self::InOrder { OnBreak::Fail } else { OnBreak::Repeat }
+        match self {
+            Self::Shared | Self::Replicated => OnBreak::Repeat,
+            Self::Once | Self::InOrder | Self::Patient => OnBreak::Fail,
+        }
     }
 }
 

@@ -18,6 +18,8 @@ pub enum Weather {
     Cut,
     /// What the client sends never arrives; the client only sees that nothing comes back.
     SwallowRequests,
+    /// What the client sends waits until the weather changes.
+    HoldRequests,
     /// Requests arrive and take effect; their replies do not.
     SwallowReplies,
     /// Requests arrive and take effect; their replies wait until the weather changes.
@@ -39,6 +41,20 @@ struct Sky {
     weather: Weather,
     /// How often the connections of the moment were cut. One that was made before the last time is over.
     cuts: usize,
+    /// How often the connections of the moment were left behind. One that was made before the last time has weather of its own.
+    age: usize,
+    behind: Weather,
+}
+
+impl Sky {
+    /// What happens to a connection that was made under `then`.
+    fn over(&self, then: Sky) -> Weather {
+        match self.cuts > then.cuts {
+            true => Weather::Cut,
+            false if self.age > then.age => self.behind,
+            false => self.weather,
+        }
+    }
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -69,7 +85,17 @@ impl Proxy {
 
     /// Closes the connections that there are; nothing passes through them any more. New ones have fair weather.
     pub fn cut(&self) {
-        self.sky.send_modify(|sky| *sky = Sky { weather: Weather::Fair, cuts: sky.cuts + 1 });
+        self.sky.send_modify(|sky| *sky = Sky { weather: Weather::Fair, cuts: sky.cuts + 1, ..*sky });
+    }
+
+    /// From now on the connections that there are have this weather, and others have fair weather.
+    pub fn leave_behind(&self, behind: Weather) {
+        self.sky.send_modify(|sky| *sky = Sky { weather: Weather::Fair, age: sky.age + 1, behind, ..*sky });
+    }
+
+    /// Changes the weather of the connections that were left behind.
+    pub fn set_behind(&self, behind: Weather) {
+        self.sky.send_modify(|sky| sky.behind = behind);
     }
 }
 
@@ -82,20 +108,20 @@ impl Drop for Proxy {
 
 async fn connect(client: TcpStream, upstream: SocketAddr, sender: watch::Sender<Sky>) -> io::Result<()> {
     let mut sky = sender.subscribe();
-    let Sky { weather, cuts } = *sky.borrow();
-    if weather == Weather::Cut {
+    let then = *sky.borrow();
+    if then.weather == Weather::Cut {
         return Ok(());
     }
     let server = TcpStream::connect(upstream).await?;
     client.set_nodelay(true)?;
     server.set_nodelay(true)?;
     let ((from_client, to_client), (from_server, to_server)) = (client.into_split(), server.into_split());
-    let requests = pass(from_client, to_server, Direction::Requests, cuts, sender.clone());
-    let replies = pass(from_server, to_client, Direction::Replies, cuts, sender.clone());
+    let requests = pass(from_client, to_server, Direction::Requests, then, sender.clone());
+    let replies = pass(from_server, to_client, Direction::Replies, then, sender.clone());
     tokio::select! {
         ended = requests => ended,
         ended = replies => ended,
-        _ = sky.wait_for(|sky| sky.weather == Weather::Cut || sky.cuts > cuts) => Ok(()),
+        _ = sky.wait_for(|sky| sky.over(then) == Weather::Cut) => Ok(()),
     }
 }
 
@@ -103,7 +129,7 @@ async fn pass(
     mut from: OwnedReadHalf,
     mut to: OwnedWriteHalf,
     direction: Direction,
-    cuts: usize,
+    then: Sky,
     sender: watch::Sender<Sky>,
 ) -> io::Result<()> {
     let mut sky = sender.subscribe();
@@ -111,16 +137,16 @@ async fn pass(
     let mut seen = Vec::new();
     loop {
         let length = from.read(&mut buffer).await?;
-        let now = *sky.borrow();
+        let weather = sky.borrow().over(then);
         // Cut is looked for here, too: what was read at that moment must not pass.
-        if length == 0 || now.weather == Weather::Cut || now.cuts > cuts {
+        if length == 0 || weather == Weather::Cut {
             return Ok(());
         }
-        match (now.weather, direction) {
+        match (weather, direction) {
             (Weather::SwallowRequests, Direction::Requests) | (Weather::SwallowReplies, Direction::Replies) => continue,
-            (Weather::HoldReplies, Direction::Replies) => {
+            (Weather::HoldReplies, Direction::Replies) | (Weather::HoldRequests, Direction::Requests) => {
                 // The proxy's end is a change of weather, too.
-                let _ = sky.wait_for(|sky| sky.weather != Weather::HoldReplies || sky.cuts > cuts).await;
+                let _ = sky.wait_for(|sky| sky.over(then) != weather).await;
             }
             (Weather::SwallowRepliesFrom(text), Direction::Requests) => {
                 seen.extend_from_slice(&buffer[..length]);

@@ -33,6 +33,8 @@ pub(super) struct Shared {
     pub(super) prefix: Box<str>,
     pub(super) timeout: Duration,
     pub(super) lanes: Box<[Arc<Lane>]>,
+    /// For what is asked because one of the others may lead nowhere.
+    pub(super) aside: Arc<Lane>,
     pub(super) replicas: Option<Replicas>,
     /// The server does not know `SET` with both `NX` and `GET`.
     pub(super) claims_by_script: AtomicBool,
@@ -132,7 +134,9 @@ pub(super) enum Way {
     /// By the same connections. If the connection breaks, that is an error: an operator's change that is made again finds nothing to
     /// change, and would report that nothing was.
     Once,
-    /// By the same connections, in one step and once: a renewal that is repeated, because the server does not have its script or
+    /// By a connection beside them, and again if that breaks: for what is asked because one of them may lead nowhere.
+    Aside,
+    /// By the same connections as others, in one step and once: a renewal that is repeated, because the server does not have its script or
     /// because the connection broke, would be behind a release that was sent meanwhile, and bring the claim back.
     InOrder,
     /// By connections where replicas can be waited for, if any are to be.
@@ -145,7 +149,7 @@ pub(super) enum Way {
 impl Way {
     fn on_break(self) -> OnBreak {
         match self {
-            Self::Shared | Self::Replicated => OnBreak::Repeat,
+            Self::Shared | Self::Aside | Self::Replicated => OnBreak::Repeat,
             Self::Once | Self::InOrder | Self::Patient => OnBreak::Fail,
         }
     }
@@ -271,6 +275,7 @@ impl Shared {
     pub(super) async fn ask(&self, way: Way, key: &str, command: &Cmd) -> Result<Reply, Fault> {
         match (way, &self.replicas) {
             (Way::Replicated, Some(replicas)) => replicas.ask(command).await,
+            (Way::Aside, _) => Ok((self.aside.ask(command, None, way.on_break()).await?.0, Ok(()))),
             (Way::Patient, _) => Ok((self.lane(key).ask_patiently(command).await?, Ok(()))),
             _ => Ok((self.lane(key).ask(command, None, way.on_break()).await?.0, Ok(()))),
         }

@@ -47,8 +47,8 @@ pub(super) struct Place<'a> {
     pub(super) attempts: u32,
     /// When it is due, was leased, or ended, in milliseconds since 1970.
     pub(super) time: i64,
-    /// Of an accepted event `w` while it waits, `r` while it runs, `l` when its lease has lapsed, and `o` behind it if it is in an
-    /// order; of others, the summary.
+    /// Of an accepted event `w` while it waits and `r` while it runs, also when its lease has lapsed; behind that `o` if it is in an
+    /// order and `s` if its handler was started, and of one that runs, since when it was due before. Of others, the summary.
     pub(super) rest: &'a str,
 }
 

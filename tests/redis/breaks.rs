@@ -1,12 +1,13 @@
 //! A connection breaks under a verb: what may be carried out twice is asked again on another, and renewals are not.
 
 use std::net::SocketAddr;
-use std::time::Duration;
+use std::time::{Duration, UNIX_EPOCH};
 
 use tokio::io::copy_bidirectional;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::watch;
 use tokio::task::AbortHandle;
+use tower_webhook::queue::{Change, Filter, LeaseRequest, Queue, StoredRequest};
 use tower_webhook::store::{Claim, ClaimRequest, ClaimToken, Completion, Hold, RedisStore, Store, StoreErrorKind};
 
 use crate::harness::pool_of;
@@ -206,4 +207,79 @@ async fn renewal_whose_reply_is_lost_does_not_bring_a_released_claim_back() {
 async fn server_has_run(server: &RedisServer, command: &str) {
     let name = format!("cmdstat_{command}:");
     eventually(command, async || server.command(&["INFO", "commandstats"]).contains(&name)).await;
+}
+
+/// Endings are asked again, since their tokens tell the server what it has done already. Renewals are not, as those of other claims.
+#[tokio::test]
+async fn endings_of_leased_events_are_asked_again_and_renewals_are_not() {
+    let server = RedisServer::start();
+    let proxy = Numbered::before(server.address()).await;
+    let store = store_at(proxy.address);
+    const IDS: [&str; 5] = ["bury", "complete", "release", "renew", "retry"];
+    for id in IDS {
+        enqueue(&store, id).await;
+    }
+    let leased = store.lease(&LeaseRequest::new(IDS.len(), LEASE)).await.expect("an answer");
+    assert_eq!(leased.len(), IDS.len());
+    for leased in &leased {
+        let claim = leased.claim(LEASE);
+        proxy.cut().await;
+        let hold = match leased.key.id() {
+            "bury" => store.bury(&claim, "hopeless").await,
+            "complete" => store.complete(&claim, &Completion::succeeded("OK", LEASE)).await,
+            "release" => store.release(&leased.key, leased.token).await,
+            "retry" => store.retry(&claim, LEASE, "flaky").await,
+            _ => {
+                let made = proxy.made();
+                let renewed = store.renew(&claim).await;
+                assert_eq!(renewed.expect_err("a broken connection").kind(), StoreErrorKind::Unavailable);
+                assert_eq!(proxy.made(), made, "it is not even connected again for it");
+                store.peek(&claim).await.map(drop).expect("an answer");
+                proxy.cut().await;
+                let started = store.start(&claim).await;
+                assert_eq!(started.expect_err("a broken connection").kind(), StoreErrorKind::Unavailable);
+                continue;
+            }
+        };
+        assert_eq!(hold.expect("an answer"), Hold::Held, "{}", leased.key);
+    }
+    let counts = store.counts().await.expect("an answer");
+    assert_eq!((counts.waiting, counts.running, counts.completed, counts.dead), (2, 1, 1, 1));
+}
+
+/// The server carries an operator's verb out, and its reply is lost with the connection. Repeated, the verb would find nothing to do, and
+/// report that nothing was done.
+#[tokio::test(flavor = "multi_thread")]
+async fn operators_verb_whose_reply_is_lost_is_an_error_and_not_a_count_of_none() {
+    // What each script begins with: the store sends a script in full where the server does not know it.
+    for (change, script) in [
+        (Change::Requeue { completed_too: false }, "-- Has events run again, and says how many there were"),
+        (Change::Discard { retention: LEASE }, "-- Has events never run."),
+        (Change::Forget, "-- Deletes completed and dead events."),
+    ] {
+        let server = RedisServer::start();
+        let proxy = Proxy::before(server.address()).await;
+        let (store, other) = (store_at(proxy.address), store_at(server.address()));
+        enqueue(&other, "evt_1").await;
+        let leased = other.lease(&LeaseRequest::new(1, LEASE)).await.expect("an answer").remove(0);
+        assert_eq!(other.bury(&leased.claim(LEASE), "hopeless").await.expect("an answer"), Hold::Held);
+        proxy.set(Weather::SwallowRepliesFrom(script));
+        let filter = Filter::all();
+        let breaking = async {
+            eventually("the server has carried it out", async || other.counts().await.expect("an answer").dead == 0)
+                .await;
+            proxy.cut();
+        };
+        let (changed, ()) = tokio::join!(store.change(&filter, change), breaking);
+        assert_eq!(changed.expect_err("a broken connection").kind(), StoreErrorKind::Unavailable, "{change:?}");
+        let again = store.change(&filter, change).await.expect("an answer");
+        assert_eq!(again.events, 0, "{change:?} was made to all of them before");
+    }
+}
+
+async fn enqueue(store: &RedisStore, id: &str) {
+    let key = key(id);
+    let claim = ClaimRequest::new(&key, ClaimToken::random(), LEASE);
+    let request = StoredRequest::new("a head", "a body", UNIX_EPOCH);
+    assert!(matches!(store.enqueue(&claim, &request).await, Ok(Claim::Fresh { .. })));
 }

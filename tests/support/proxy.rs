@@ -18,10 +18,14 @@ pub enum Weather {
     Cut,
     /// What the client sends never arrives; the client only sees that nothing comes back.
     SwallowRequests,
+    /// What the client sends waits until the weather changes.
+    HoldRequests,
     /// Requests arrive and take effect; their replies do not.
     SwallowReplies,
     /// Requests arrive and take effect; their replies wait until the weather changes.
     HoldReplies,
+    /// From the first request with this text in it on, replies are swallowed.
+    SwallowRepliesFrom(&'static str),
 }
 
 /// Stops when it is dropped.
@@ -37,6 +41,20 @@ struct Sky {
     weather: Weather,
     /// How often the connections of the moment were cut. One that was made before the last time is over.
     cuts: usize,
+    /// How often the connections of the moment were left behind. One that was made before the last time has weather of its own.
+    age: usize,
+    behind: Weather,
+}
+
+impl Sky {
+    /// What happens to a connection that was made under `then`.
+    fn over(&self, then: Sky) -> Weather {
+        match self.cuts > then.cuts {
+            true => Weather::Cut,
+            false if self.age > then.age => self.behind,
+            false => self.weather,
+        }
+    }
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -51,11 +69,11 @@ impl Proxy {
         let listener = TcpListener::bind("127.0.0.1:0").await.expect("a free port");
         let address = listener.local_addr().expect("an address");
         let sky = watch::Sender::new(Sky::default());
-        let forecast = sky.subscribe();
+        let sender = sky.clone();
         let accepting = tokio::spawn(async move {
             while let Ok((client, _)) = listener.accept().await {
                 // A server that is away looks like a connection that closes at once.
-                tokio::spawn(connect(client, upstream, forecast.clone()));
+                tokio::spawn(connect(client, upstream, sender.clone()));
             }
         });
         Self { address, sky, accepting: accepting.abort_handle() }
@@ -67,7 +85,17 @@ impl Proxy {
 
     /// Closes the connections that there are; nothing passes through them any more. New ones have fair weather.
     pub fn cut(&self) {
-        self.sky.send_modify(|sky| *sky = Sky { weather: Weather::Fair, cuts: sky.cuts + 1 });
+        self.sky.send_modify(|sky| *sky = Sky { weather: Weather::Fair, cuts: sky.cuts + 1, ..*sky });
+    }
+
+    /// From now on the connections that there are have this weather, and others have fair weather.
+    pub fn leave_behind(&self, behind: Weather) {
+        self.sky.send_modify(|sky| *sky = Sky { weather: Weather::Fair, age: sky.age + 1, behind, ..*sky });
+    }
+
+    /// Changes the weather of the connections that were left behind.
+    pub fn set_behind(&self, behind: Weather) {
+        self.sky.send_modify(|sky| sky.behind = behind);
     }
 }
 
@@ -78,21 +106,22 @@ impl Drop for Proxy {
     }
 }
 
-async fn connect(client: TcpStream, upstream: SocketAddr, mut sky: watch::Receiver<Sky>) -> io::Result<()> {
-    let Sky { weather, cuts } = *sky.borrow();
-    if weather == Weather::Cut {
+async fn connect(client: TcpStream, upstream: SocketAddr, sender: watch::Sender<Sky>) -> io::Result<()> {
+    let mut sky = sender.subscribe();
+    let then = *sky.borrow();
+    if then.weather == Weather::Cut {
         return Ok(());
     }
     let server = TcpStream::connect(upstream).await?;
     client.set_nodelay(true)?;
     server.set_nodelay(true)?;
     let ((from_client, to_client), (from_server, to_server)) = (client.into_split(), server.into_split());
-    let requests = pass(from_client, to_server, Direction::Requests, cuts, sky.clone());
-    let replies = pass(from_server, to_client, Direction::Replies, cuts, sky.clone());
+    let requests = pass(from_client, to_server, Direction::Requests, then, sender.clone());
+    let replies = pass(from_server, to_client, Direction::Replies, then, sender.clone());
     tokio::select! {
         ended = requests => ended,
         ended = replies => ended,
-        _ = sky.wait_for(|sky| sky.weather == Weather::Cut || sky.cuts > cuts) => Ok(()),
+        _ = sky.wait_for(|sky| sky.over(then) == Weather::Cut) => Ok(()),
     }
 }
 
@@ -100,22 +129,33 @@ async fn pass(
     mut from: OwnedReadHalf,
     mut to: OwnedWriteHalf,
     direction: Direction,
-    cuts: usize,
-    mut sky: watch::Receiver<Sky>,
+    then: Sky,
+    sender: watch::Sender<Sky>,
 ) -> io::Result<()> {
+    let mut sky = sender.subscribe();
     let mut buffer = vec![0; 64 * 1024];
+    let mut seen = Vec::new();
     loop {
         let length = from.read(&mut buffer).await?;
-        let now = *sky.borrow();
+        let weather = sky.borrow().over(then);
         // Cut is looked for here, too: what was read at that moment must not pass.
-        if length == 0 || now.weather == Weather::Cut || now.cuts > cuts {
+        if length == 0 || weather == Weather::Cut {
             return Ok(());
         }
-        match (now.weather, direction) {
+        match (weather, direction) {
             (Weather::SwallowRequests, Direction::Requests) | (Weather::SwallowReplies, Direction::Replies) => continue,
-            (Weather::HoldReplies, Direction::Replies) => {
+            (Weather::HoldReplies, Direction::Replies) | (Weather::HoldRequests, Direction::Requests) => {
                 // The proxy's end is a change of weather, too.
-                let _ = sky.wait_for(|sky| sky.weather != Weather::HoldReplies || sky.cuts > cuts).await;
+                let _ = sky.wait_for(|sky| sky.over(then) != weather).await;
+            }
+            (Weather::SwallowRepliesFrom(text), Direction::Requests) => {
+                seen.extend_from_slice(&buffer[..length]);
+                if seen.windows(text.len()).any(|window| window == text.as_bytes()) {
+                    // Before the server has the request.
+                    sender.send_modify(|sky| sky.weather = Weather::SwallowReplies);
+                }
+                // The text may end in what is read next.
+                seen.drain(..seen.len().saturating_sub(text.len()));
             }
             _ => {}
         }

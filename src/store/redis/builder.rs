@@ -117,6 +117,7 @@ impl RedisStoreBuilder {
         let Self { pool, prefix, connections, timeout, replicas, replica_timeout, completed_bodies } = self;
         let shared = Shared {
             lanes: (0..connections).map(|_| Lane::new(pool.clone(), timeout)).collect(),
+            aside: Lane::new(pool.clone(), timeout),
             replicas: (replicas > 0).then(|| Replicas::new(&pool, replicas, replica_timeout, timeout)),
             listener: Listener::new(pool, &prefix),
             housekeeping: Housekeeping::default(),

@@ -46,7 +46,7 @@ pub(super) struct Lane {
 pub(super) enum OnBreak {
     /// Asks again on another connection, for what may be carried out twice.
     Repeat,
-    /// It is an error, for what must not come after anything that is asked later.
+    /// It is an error, for what must not come after anything that is asked later, or is answered otherwise when it is carried out twice.
     Fail,
 }
 

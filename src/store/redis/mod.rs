@@ -88,27 +88,30 @@
 //! [looks](crate::Worker::poll_every). Leases, pauses and retention are on the server's clock.
 //!
 //! **A lease** takes what has been due the longest. Endpoints, the types of each, and the events of each type are in sorted sets by when
-//! their first is due, and are merged lazily. A lease calls four commands for each of its events, and four for each kind that these are
-//! of: 64 events of 64 kinds cost about twice as much as 64 of one kind, whether there are 64 kinds in all or thousands. It costs the same
-//! with any number of future retries, and with any backlog of kinds that the worker's [endpoints](crate::Worker::endpoints) or bulkheads
-//! leave out. Kinds whose first events are due in the same millisecond are all looked at, with one command each. An event whose lease has
-//! lapsed is among those that are due, and still its worker's until another one leases it. An answer that comes after the
-//! worker, or the store's [timeout](RedisStoreBuilder::timeout), has given up is put back, within five minutes. If the answer is lost, as
-//! it is when the connection breaks, the store looks through the events that run for those that its lease has taken, and puts them back
-//! without an attempt. On a Cluster the client itself sends a command again when its connection breaks: events that were leased the first
-//! time wait until their lease ends.
+//! their first is due, and are merged lazily. A lease calls four commands for each of its events, and four for each kind that these are of:
+//! 64 events of 64 kinds cost about twice as much as 64 of one kind, whether there are 64 kinds in all or thousands. It costs the same with
+//! any number of future retries, and with any backlog of kinds that the worker's [endpoints](crate::Worker::endpoints) or bulkheads leave
+//! out. Kinds whose first events are due in the same millisecond are all looked at, with one command each. An event whose lease has lapsed
+//! is among those that are due, and still its worker's until another one leases it. An answer that comes after the worker, or the store's
+//! [timeout](RedisStoreBuilder::timeout), has given up is put back, within five minutes. The answer may also be lost, because the
+//! connection breaks, or because it leads nowhere and stays open: at the timeout the store begins to look through the events that run for
+//! those that its lease has taken, by a connection that it takes from the pool for that, and puts them back without an attempt. On a
+//! Cluster the client itself sends a command again when its connection breaks: events that were leased the first time wait until their
+//! lease ends.
 //!
-//! **Scripts are short**: the server does nothing else meanwhile. Head and body of an event are under a key of their own. Above 64 KiB
-//! they pass through no script: they are written with a time to live, for an event that is new, and the script that accepts the event
-//! takes that away. A lease takes 4 MiB of them at the most, unless a single one is larger, and asks for large ones one by one.
-//! What operators do is done to 50 events at a time. Listing dead events is quick, and so is listing running ones up to a thousand;
-//! other listings, and [`forget`](crate::queue::Queue::forget) of completed events, go through the stream. Counting looks at no event
-//! but the first few that are due.
+//! **Scripts are short**: the server does nothing else meanwhile. Head and body of an event are under a key of their own. Above 64 KiB they
+//! pass through no script: they are written with a time to live, for an event that is new, and the script that accepts the event takes that
+//! away. A lease takes 4 MiB of them at the most, unless a single one is larger, and asks for large ones one by one. What operators do is
+//! done to 50 events at a time. If the connection breaks meanwhile, that is an error, and some events may have been changed; on a Cluster,
+//! whose client sends the command again, fewer may be reported than were changed. Listing dead events is quick, and so is listing running
+//! ones up to a thousand; other listings, and [`forget`](crate::queue::Queue::forget) of completed events, go through the stream. Counting
+//! looks at no event but the first few that are due.
 //!
 //! **A script that fails**, for want of a right or because of a key of another type, is not rolled back. It notes down which events it
 //! had begun to change, and the next lease puts them where their records say. A sweep does the same with 200 events every ten seconds
 //! that workers lease, and so finds what other hands have left behind. An event that another version wrote, or whose body somebody
-//! deleted, is a dead letter, and told to `tracing` as an error.
+//! deleted, is a dead letter, and told to `tracing` as an error. If somebody deletes the record of an event while a worker runs it, nobody
+//! can tell who holds the event: the worker has lost it, and it runs again when the lease has ended.
 //!
 //! **Memory**: an accepted event takes its parcel and about 550 bytes until its retention is over, or for ever if it is a dead letter;
 //! [`keep_completed_bodies`](RedisStoreBuilder::keep_completed_bodies) lets the parcel end earlier. Leases and counts clear expired ones

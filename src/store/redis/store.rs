@@ -33,6 +33,8 @@ pub(super) struct Shared {
     pub(super) prefix: Box<str>,
     pub(super) timeout: Duration,
     pub(super) lanes: Box<[Arc<Lane>]>,
+    /// For what is asked because one of the others may lead nowhere.
+    pub(super) aside: Arc<Lane>,
     pub(super) replicas: Option<Replicas>,
     /// The server does not know `SET` with both `NX` and `GET`.
     pub(super) claims_by_script: AtomicBool,
@@ -126,8 +128,15 @@ impl fmt::Debug for RedisStore {
 /// How a command is sent.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Way {
+    /// By the connections that deliveries share, and again if the connection breaks: for what is only read, and for changes that are
+    /// the same when they are made twice, as those are that the caller's token decides about.
     Shared,
-    /// By the same connections, in one step and once: a renewal that is repeated, because the server does not have its script or
+    /// By the same connections. If the connection breaks, that is an error: an operator's change that is made again finds nothing to
+    /// change, and would report that nothing was.
+    Once,
+    /// By a connection beside them, and again if that breaks: for what is asked because one of them may lead nowhere.
+    Aside,
+    /// By the same connections as others, in one step and once: a renewal that is repeated, because the server does not have its script or
     /// because the connection broke, would be behind a release that was sent meanwhile, and bring the claim back.
     InOrder,
     /// By connections where replicas can be waited for, if any are to be.
@@ -139,7 +148,10 @@ pub(super) enum Way {
 
 impl Way {
     fn on_break(self) -> OnBreak {
-        if self == Self::InOrder { OnBreak::Fail } else { OnBreak::Repeat }
+        match self {
+            Self::Shared | Self::Aside | Self::Replicated => OnBreak::Repeat,
+            Self::Once | Self::InOrder | Self::Patient => OnBreak::Fail,
+        }
     }
 }
 
@@ -263,6 +275,7 @@ impl Shared {
     pub(super) async fn ask(&self, way: Way, key: &str, command: &Cmd) -> Result<Reply, Fault> {
         match (way, &self.replicas) {
             (Way::Replicated, Some(replicas)) => replicas.ask(command).await,
+            (Way::Aside, _) => Ok((self.aside.ask(command, None, way.on_break()).await?.0, Ok(()))),
             (Way::Patient, _) => Ok((self.lane(key).ask_patiently(command).await?, Ok(()))),
             _ => Ok((self.lane(key).ask(command, None, way.on_break()).await?.0, Ok(()))),
         }

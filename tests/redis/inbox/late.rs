@@ -6,14 +6,14 @@ use std::time::Duration;
 
 use axum::Router;
 use axum::routing::post;
-use tower_webhook::queue::{LeaseRequest, Queue};
-use tower_webhook::store::{Hold, RedisStore, Store, StoreErrorKind};
+use tower_webhook::queue::{LeaseRequest, Leased, Queue};
+use tower_webhook::store::{Completion, Hold, RedisStore, Store, StoreErrorKind};
 use tower_webhook::worker::RetryPolicy;
 use tower_webhook::{WebhookEvent, Worker};
 
-use super::site::{LEASE, PREFIX, Site, accept_all, ids, store_on};
+use super::site::{LEASE, PREFIX, RETENTION, Site, accept_all, ids, store_on};
 use crate::harness::{pool, pool_of};
-use crate::receiver::eventually;
+use crate::receiver::{eventually, key};
 use crate::support::proxy::{Proxy, Weather};
 use crate::support::redis_server::RedisServer;
 
@@ -40,7 +40,7 @@ async fn events_that_come_after_the_stores_timeout_are_put_back() {
     five_are_leased_for_the_first_time(&store).await;
 }
 
-async fn five_are_leased_for_the_first_time(store: &RedisStore) {
+async fn five_are_leased_for_the_first_time(store: &RedisStore) -> Vec<Leased> {
     let all = Mutex::new(Vec::new());
     eventually("all of them are leased", async || {
         let leased = store.lease(&LeaseRequest::new(10, LEASE)).await.expect("an answer");
@@ -53,6 +53,7 @@ async fn five_are_leased_for_the_first_time(store: &RedisStore) {
     assert!(all.iter().all(|leased| leased.attempt == 1 && !leased.started), "{all:?}");
     all.sort_by(|one, other| one.key.cmp(&other.key));
     assert_eq!(ids(&all), ["0", "1", "2", "3", "4"]);
+    all
 }
 
 /// A store behind a proxy, with one connection, which is there. The server knows the script of leases.
@@ -114,6 +115,92 @@ async fn events_of_a_lost_lease_are_put_back_when_the_server_is_in_reach_again()
     assert_eq!(store.counts().await.expect("an answer").running, 5, "nobody can put them back");
     proxy.set(Weather::Fair);
     five_are_leased_for_the_first_time(&store).await;
+}
+
+/// A store behind a proxy, with one connection, which is there, that soon gives up waiting.
+async fn hasty_behind(proxy: &Proxy) -> RedisStore {
+    let pool = pool_of(&format!("redis://{}/", proxy.address));
+    let store = RedisStore::builder(pool).prefix(PREFIX).connections(1).timeout(Duration::from_millis(300)).build();
+    eventually("it is connected", async || store.lease(&LeaseRequest::new(1, LEASE)).await.is_ok()).await;
+    store
+}
+
+/// The connection stays open, and nothing comes by it. At the store's timeout the events are put back by another one. When the reply
+/// comes after all, they are leased again, and that lease is not touched.
+#[tokio::test(flavor = "multi_thread")]
+async fn events_of_a_lease_whose_reply_does_not_come_by_an_open_connection_are_put_back_at_the_timeout() {
+    let server = RedisServer::start();
+    let proxy = Proxy::before(server.address()).await;
+    let (store, stuck) = (store_on(&server), hasty_behind(&proxy).await);
+    accept_all(&store, (0..5).map(|n| n.to_string())).await;
+    proxy.leave_behind(Weather::HoldReplies);
+    let accepted = record_of_first(&server);
+    let error = stuck.lease(&LeaseRequest::new(10, Duration::from_secs(3600))).await.expect_err("no reply");
+    assert_eq!(error.kind(), StoreErrorKind::TimedOut);
+    eventually("the server has leased them", async || record_of_first(&server) != accepted).await;
+    let leased = five_are_leased_for_the_first_time(&store).await;
+    proxy.set_behind(Weather::Fair);
+    eventually("its store works again", async || {
+        stuck.lease(&LeaseRequest::new(10, LEASE)).await.is_ok_and(|none| none.is_empty())
+    })
+    .await;
+    complete_all(&store, &leased).await;
+}
+
+/// The request is under way for longer than a search goes on after a connection has broken, and its reply never comes.
+#[tokio::test(flavor = "multi_thread")]
+async fn events_of_a_lease_that_reaches_the_server_late_are_found_by_a_later_look() {
+    let server = RedisServer::start();
+    let proxy = Proxy::before(server.address()).await;
+    let (store, stuck) = (store_on(&server), hasty_behind(&proxy).await);
+    accept_all(&store, (0..5).map(|n| n.to_string())).await;
+    proxy.leave_behind(Weather::HoldRequests);
+    let accepted = record_of_first(&server);
+    let error = stuck.lease(&LeaseRequest::new(10, Duration::from_secs(3600))).await.expect_err("no reply");
+    assert_eq!(error.kind(), StoreErrorKind::TimedOut);
+    eventually("it was looked for them often", async || looks(&server) > 10).await;
+    assert_eq!(store.counts().await.expect("an answer").waiting, 5, "the request has not come");
+    proxy.set_behind(Weather::SwallowReplies);
+    eventually("the server has leased them", async || record_of_first(&server) != accepted).await;
+    five_are_leased_for_the_first_time(&store).await;
+}
+
+/// The record of one of five events, which is another one for good once the event was leased.
+fn record_of_first(server: &RedisServer) -> String {
+    server.command(&["GET", &format!("{PREFIX}{}", key("0"))])
+}
+
+/// How often the server was asked to look through the events that run.
+fn looks(server: &RedisServer) -> usize {
+    let stats = server.command(&["INFO", "commandstats"]);
+    let calls = stats.lines().find_map(|line| line.strip_prefix("cmdstat_zscan:calls="));
+    calls.and_then(|calls| calls.split(',').next()).map_or(0, |calls| calls.parse().expect("a number"))
+}
+
+/// A reply that takes its time, and comes while the worker still waits, is the worker's: nobody looks for its events.
+#[tokio::test(flavor = "multi_thread")]
+async fn events_whose_reply_is_slow_belong_to_the_worker_that_waits() {
+    let server = RedisServer::start();
+    let proxy = Proxy::before(server.address()).await;
+    let (store, slow) = (store_on(&server), store_behind(&proxy).await);
+    accept_all(&store, (0..5).map(|n| n.to_string())).await;
+    proxy.set(Weather::HoldReplies);
+    let hour = LeaseRequest::new(10, Duration::from_secs(3600));
+    let passing = async {
+        five_run(&server).await;
+        proxy.set(Weather::Fair);
+    };
+    let (leased, ()) = tokio::join!(slow.lease(&hour), passing);
+    complete_all(&store, &leased.expect("an answer")).await;
+    assert_eq!(looks(&server), 0);
+}
+
+async fn complete_all(store: &RedisStore, leased: &[Leased]) {
+    assert_eq!(leased.len(), 5);
+    for leased in leased {
+        let hold = store.complete(&leased.claim(LEASE), &Completion::succeeded("OK", RETENTION)).await;
+        assert_eq!(hold.expect("an answer"), Hold::Held);
+    }
 }
 
 /// Others run beside the events of the lost lease, more than one script looks at, and keep their leases.

@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use tower_webhook::queue::{Filter, LeaseRequest, Queue, StoredRequest};
-use tower_webhook::store::{ClaimRequest, ClaimToken, Completion, Hold, RedisStore, Store};
+use tower_webhook::queue::{Filter, LeaseRequest, Queue, QueueCounts, StoredRequest};
+use tower_webhook::store::{Claim, ClaimRequest, ClaimToken, Completion, Hold, RedisStore, Store};
 use tower_webhook::testing::conformance::Harness;
 
 use super::site::{LEASE, PREFIX, RETENTION, accept_all, accept_ordered, ids, lease, listed, now, run_all, store_on};
@@ -107,6 +107,102 @@ async fn event_without_its_record_is_run_wherever_it_is() {
     all = run_all(&store).await;
     all.sort_unstable();
     assert_eq!(all, ["lapsed", "swept"]);
+}
+
+/// Its record is deleted while a worker has the event. Whatever the worker does next, it has lost the event, which runs again when the
+/// lease has ended.
+#[tokio::test(flavor = "multi_thread")]
+async fn event_whose_record_is_deleted_while_it_runs_is_run_again_whatever_its_worker_does() {
+    const VERBS: [&str; 8] = ["bury", "complete", "fail", "release", "renew", "renew and retry", "retry", "start"];
+    let server = RedisServer::start();
+    let store = store_on(&server);
+    accept_all(&store, VERBS.map(str::to_owned)).await;
+    let leased = lease(&store, VERBS.len()).await;
+    assert_eq!(ids(&leased), VERBS);
+    for id in VERBS {
+        assert_eq!(server.command(&["DEL", &record(id)]), "1\n");
+    }
+    let clock = Shifting::new(pool(&server), std::slice::from_ref(&server), "inbox").await;
+    clock.pass(LEASE / 3).await;
+    let mut holds = Vec::new();
+    for leased in &leased {
+        let claim = leased.claim(LEASE);
+        let hold = match leased.key.id() {
+            "bury" => store.bury(&claim, "hopeless").await,
+            "complete" => store.complete(&claim, &Completion::succeeded("OK", RETENTION)).await,
+            "fail" => store.complete(&claim, &Completion::failed("hopeless", RETENTION)).await,
+            "release" => store.release(&leased.key, leased.token).await,
+            "renew" => store.renew(&claim).await,
+            "renew and retry" => {
+                holds.push(store.renew(&claim).await.expect("an answer"));
+                store.retry(&claim, Duration::ZERO, "flaky").await
+            }
+            "retry" => store.retry(&claim, Duration::ZERO, "flaky").await,
+            _ => store.start(&claim).await,
+        };
+        holds.push(hold.expect("an answer"));
+    }
+    // The leases have ended. A lease that had been renewed would not have.
+    clock.pass(LEASE * 3 / 4).await;
+    let mut all = run_all(&store).await;
+    all.sort_unstable();
+    assert_eq!(all, VERBS);
+    assert_eq!(holds, [Hold::Lost; VERBS.len() + 1]);
+    let counts = store.counts().await.expect("an answer");
+    assert_eq!((counts.waiting, counts.running, counts.completed), (0, 0, VERBS.len() as u64));
+}
+
+/// Nobody can tell who holds an event without its record: a worker whose lease lapsed does not settle what another one runs by now.
+#[tokio::test(flavor = "multi_thread")]
+async fn event_without_its_record_is_not_settled_by_an_earlier_token() {
+    let server = RedisServer::start();
+    let store = store_on(&server);
+    accept_all(&store, ["1".to_owned()]).await;
+    let earlier = lease(&store, 1).await.remove(0);
+    let clock = Shifting::new(pool(&server), std::slice::from_ref(&server), "inbox").await;
+    clock.pass(LEASE * 2).await;
+    let later = lease(&store, 1).await.remove(0);
+    assert_eq!(later.attempt, 2);
+    server.command(&["DEL", &record("1")]);
+    let done = Completion::succeeded("OK", RETENTION);
+    assert_eq!(store.renew(&earlier.claim(LEASE)).await.expect("an answer"), Hold::Lost);
+    assert_eq!(store.complete(&earlier.claim(LEASE), &done).await.expect("an answer"), Hold::Lost);
+    assert!(lease(&store, 1).await.is_empty(), "the later worker's lease has not ended");
+    clock.pass(LEASE * 2).await;
+    assert_eq!(run_all(&store).await, ["1"]);
+}
+
+/// Somebody deleted the record of an accepted event, and a receiver without an inbox claims the event: it may run it, or give up.
+#[tokio::test(flavor = "multi_thread")]
+async fn event_is_kept_while_a_receiver_claims_it_and_run_unless_that_completes_it() {
+    let server = RedisServer::start();
+    let store = store_on(&server);
+    let clock = Shifting::new(pool(&server), std::slice::from_ref(&server), "inbox").await;
+    for (completes, expected) in [(false, &["1", "2"][..]), (true, &["2"])] {
+        accept_all(&store, ["1".to_owned()]).await;
+        server.command(&["DEL", &record("1")]);
+        let event = key("1");
+        let inline = ClaimRequest::new(&event, ClaimToken::random(), LEASE);
+        assert!(matches!(store.claim(&inline).await, Ok(Claim::Fresh { .. })));
+        // The first lease finds the event where it does not belong, and the next one has it wait for the claim's end.
+        for _ in 0..2 {
+            assert!(lease(&store, 10).await.is_empty());
+        }
+        let counts = store.counts().await.expect("an answer");
+        assert_eq!((counts.waiting, counts.running), (0, 1));
+        if completes {
+            let hold = store.complete(&inline, &Completion::succeeded("OK", RETENTION)).await;
+            assert_eq!(hold.expect("an answer"), Hold::Held);
+        }
+        clock.pass(LEASE * 2).await;
+        accept_all(&store, ["2".to_owned()]).await;
+        let mut all = run_all(&store).await;
+        all.sort_unstable();
+        assert_eq!(all, expected);
+        clock.pass(RETENTION * 2).await;
+        assert_eq!(store.counts().await.expect("an answer"), QueueCounts::default());
+        assert_eq!(server.keys(), Vec::<String>::new());
+    }
 }
 
 /// Somebody deleted the key that says what runs: nothing is handed out again before a lease would end, and then it is.

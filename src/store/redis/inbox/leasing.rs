@@ -1,10 +1,12 @@
 //! Leasing in a task of its own: what is leased comes to a worker, or is put back.
 
+use std::future::Future;
+use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::sync::oneshot;
-use tokio::time::{Instant, sleep, timeout};
+use tokio::time::{Instant, sleep, timeout, timeout_at};
 
 use super::super::fault::{Fault, NoConnection};
 use super::super::record::{self, milliseconds};
@@ -12,7 +14,7 @@ use super::super::store::{Shared, Way};
 use super::entry::{read, text};
 use super::handing::{Held, Row, UNREADABLE};
 use super::scripts;
-use super::strays::Search;
+use super::strays::pauses;
 use crate::store::ClaimToken;
 use crate::store::handed::{Handed, PutBack};
 use crate::store::queue::{KindLimits, LAPSED, LeaseRequest, Leased};
@@ -83,20 +85,24 @@ impl Shared {
 
     /// Has events wait again that no worker knows of: by the keys of their claims, and their tokens.
     pub(super) fn put_back_soon(self: &Arc<Self>, events: Vec<(String, ClaimToken)>) {
+        self.put_back_by(Way::Shared, events);
+    }
+
+    pub(super) fn put_back_by(self: &Arc<Self>, way: Way, events: Vec<(String, ClaimToken)>) {
         if events.is_empty() {
             return;
         }
         let shared = self.clone();
         tokio::spawn(async move {
             for (claim, token) in events {
-                shared.release_patiently(&claim, token).await;
+                shared.release_patiently(way, &claim, token).await;
             }
         });
     }
 
-    async fn release_patiently(&self, claim: &str, token: ClaimToken) {
+    async fn release_patiently(&self, way: Way, claim: &str, token: ClaimToken) {
         for _ in 0..PUT_BACK_TRIES {
-            if self.end(&scripts::PUT_BACK, Way::Shared, claim, token, &[]).await.is_ok() {
+            if self.end(&scripts::PUT_BACK, way, claim, token, &[]).await.is_ok() {
                 return;
             }
             sleep(PUT_BACK_PAUSE).await;
@@ -105,47 +111,56 @@ impl Shared {
 }
 
 impl Leasing {
+    /// Leases under tokens that no other lease has. If the answer is lost, events may be leased under them: these are searched for.
     async fn run(self, coming: oneshot::Sender<Result<Handed<Arc<Shared>>, Fault>>) {
-        let shared = self.shared.clone();
-        let mut asking = Box::pin(self.ask());
-        let held = match timeout(shared.timeout, &mut asking).await {
-            Ok(Ok(held)) => held,
-            Ok(Err(fault)) => return drop(coming.send(Err(fault))),
-            Err(_) => {
+        let (shared, until) = (&self.shared, Instant::now() + self.shared.timeout);
+        let mut sends = 1;
+        let held = loop {
+            let tokens = record::leased_tokens(self.limit);
+            let Some(lease) = tokens.first().map(|token| record::lease_of(*token)) else { break Ok(Vec::new()) };
+            let mut asking = pin!(self.lease_under(tokens, until));
+            let Ok(answer) = timeout_at(until, &mut asking).await else {
                 drop(coming.send(Err(Fault::TimedOut)));
-                let late = asking.await.unwrap_or_default();
-                return shared.put_back_soon(late.iter().filter_map(|held| held.name(&shared)).collect());
+                return self.put_back_late(asking, lease).await;
+            };
+            if answer.as_ref().is_err_and(Fault::is_unheard) {
+                shared.search_soon(lease, self.lease);
+            }
+            match answer {
+                Err(Fault::Broken(_)) if sends < SENDS => sends += 1,
+                answer => break answer,
             }
         };
-        let handed = shared.hand_over(held).await.map(|leased| Handed::new(leased, shared));
+        let handed = match held {
+            Ok(held) => shared.hand_over(held).await.map(|leased| Handed::new(leased, shared.clone())),
+            Err(fault) => Err(fault),
+        };
         // If the caller has left, they are dropped here, and put back.
         drop(coming.send(handed));
     }
 
-    async fn ask(self) -> Result<Vec<Held>, Fault> {
-        for _ in 1..SENDS {
-            match self.ask_once().await {
-                Err(Fault::Broken(_)) => {}
-                answer => return answer,
+    /// Puts the events of a lease back whose caller has given up, and which the server may carry out now, later, or not at all. The reply
+    /// may still come, and the connection may as well lead nowhere without a word of that: while the reply is waited for, the events are
+    /// looked for by another connection.
+    async fn put_back_late(&self, mut asking: Pin<&mut impl Future<Output = Result<Vec<Held>, Fault>>>, lease: String) {
+        let Self { shared, .. } = self;
+        for pause in pauses() {
+            match timeout(pause, &mut asking).await {
+                Ok(Ok(late)) => {
+                    return shared.put_back_soon(late.iter().filter_map(|held| held.name(shared)).collect());
+                }
+                Ok(Err(fault)) if fault.is_unheard() => return shared.search_soon(lease, self.lease),
+                Ok(Err(_)) => return,
+                Err(_) => {}
+            }
+            // What fails is tried again after the next pause.
+            if shared.put_strays_back(&lease).await.unwrap_or(false) {
+                return;
             }
         }
-        self.ask_once().await
     }
 
-    /// Leases under tokens that no other lease has. If the answer is lost, events may be leased under them: these are searched for.
-    async fn ask_once(&self) -> Result<Vec<Held>, Fault> {
-        let (tokens, asked_at) = (record::leased_tokens(self.limit), Instant::now());
-        let lease = tokens.first().map(|token| record::lease_of(*token));
-        let answer = self.lease_under(tokens).await;
-        if let (Err(fault), Some(lease)) = (&answer, lease)
-            && fault.is_unheard()
-        {
-            self.shared.search_soon(Search { lease, asked_at, time: self.lease });
-        }
-        answer
-    }
-
-    async fn lease_under(&self, tokens: Vec<ClaimToken>) -> Result<Vec<Held>, Fault> {
+    async fn lease_under(&self, tokens: Vec<ClaimToken>, until: Instant) -> Result<Vec<Held>, Fault> {
         let Self { shared, events, .. } = self;
         let texts: Vec<_> = tokens.iter().map(|token| record::token(*token)).collect();
         let arguments: Vec<&[u8]> = self.arguments.iter().chain(&texts).map(String::as_bytes).collect();
@@ -157,8 +172,8 @@ impl Leasing {
             if let Some(position) = position {
                 shared.listener.read_up_to(position);
             }
-            // Where nothing was leased, something was put right, and is out of the way now.
-            if !rows.is_empty() || !has_more {
+            // Where nothing was leased, something was put right, and is out of the way now. After `until` nobody waits for events.
+            if !rows.is_empty() || !has_more || Instant::now() >= until {
                 return Ok(rows.into_iter().zip(tokens).map(|(row, token)| Held { row, token }).collect());
             }
         }

@@ -163,7 +163,7 @@ impl Shared {
                 }
                 let all = [&*self.prefix].into_iter().chain(arguments.iter().copied());
                 let all: Vec<_> = all.chain(names.iter().map(String::as_str)).map(str::as_bytes).collect();
-                let (reply, _) = self.run(Way::Shared, &script.call(&events, &all)).await?;
+                let (reply, _) = self.run(Way::Once, &script.call(&events, &all)).await?;
                 tell(read(reply)?);
             }
         }

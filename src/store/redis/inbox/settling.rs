@@ -24,7 +24,7 @@ impl Shared {
     async fn renew_or_start(&self, claim: &ClaimRequest<'_>, starts: &[u8]) -> Result<Option<Hold>, Fault> {
         let lease = milliseconds(claim.lease).min(LONGEST_LEASE).to_string();
         let arguments = [lease.as_bytes(), starts];
-        self.settle(&scripts::RENEW, Way::Shared, &self.key(claim.key), claim.token, &arguments).await
+        self.settle(&scripts::RENEW, Way::Once, &self.key(claim.key), claim.token, &arguments).await
     }
 
     pub(in super::super) async fn settle_leased(

@@ -25,36 +25,47 @@ const LOOKED_AT: usize = 100;
 /// Where the server's scan of a sorted set begins, and what it answers at the end.
 const START: &str = "0";
 
-/// A lease whose answer is lost.
-pub(super) struct Search {
-    /// What its tokens begin with.
-    pub(super) lease: String,
-    pub(super) asked_at: Instant,
-    /// How long it leases events for.
-    pub(super) time: Duration,
-}
-
 /// Where to go on, and the keys and tokens of events of the lease.
 type Found = (String, Vec<(String, Vec<u8>)>);
 
+/// How long to wait before each look.
+pub(super) fn pauses() -> impl Iterator<Item = Duration> {
+    let [first, longest] = PAUSES;
+    std::iter::successors(Some(first), move |pause| Some((*pause * 2).min(longest)))
+}
+
 impl Shared {
-    /// Looks for events of a lease in a task of its own, and puts them back. It looks until the lease has ended by itself: the server may
-    /// be out of reach for longer than the worker waits.
-    pub(super) fn search_soon(self: &Arc<Self>, search: Search) {
-        let shared = self.clone();
+    /// Looks for events of a lease whose answer is lost, in a task of its own, and puts them back. The server may be out of reach for
+    /// longer than the worker waits: the task looks until a lease of this time, carried out by now, has ended by itself.
+    pub(super) fn search_soon(self: &Arc<Self>, lease: String, time: Duration) {
+        let (shared, lost_at) = (self.clone(), Instant::now());
         tokio::spawn(async move {
-            let ([mut pause, longest], mut looks) = (PAUSES, 0);
-            while looks < LOOKS && search.asked_at.elapsed() < search.time {
-                match shared.find(&search.lease).await {
-                    // One script has leased all of them, so there are no others.
-                    Ok(strays) if !strays.is_empty() => return shared.put_back_soon(strays),
-                    Ok(_) => looks += 1,
+            let mut looks = 0;
+            for pause in pauses() {
+                match shared.put_strays_back(&lease).await {
+                    Ok(true) => return,
+                    Ok(false) => looks += 1,
                     Err(_) => {}
                 }
+                if looks >= LOOKS || lost_at.elapsed() >= time {
+                    return;
+                }
                 sleep(pause).await;
-                pause = (pause * 2).min(longest);
             }
         });
+    }
+
+    /// Looks once, and puts the events back if there are some. One script has leased all events of a lease: if there are some, there
+    /// will be no others.
+    pub(super) async fn put_strays_back(self: &Arc<Self>, lease: &str) -> Result<bool, Fault> {
+        if self.find(lease).await?.is_empty() {
+            return Ok(false);
+        }
+        // The script may have run between two steps of the first look, which then has seen only some of them.
+        let strays = self.find(lease).await?;
+        // No worker has a command under way for them, and so they need not go by the connections of their keys.
+        self.put_back_by(Way::Aside, strays);
+        Ok(true)
     }
 
     /// The events that run under tokens of this lease: the keys of their claims, and their tokens.
@@ -63,7 +74,7 @@ impl Shared {
         let (mut place, mut strays) = (START.to_owned(), Vec::new());
         loop {
             let arguments = [&*self.prefix, lease, &place, &most].map(str::as_bytes);
-            let (reply, _) = self.run(Way::Shared, &scripts::STRAYS.call(&events, &arguments)).await?;
+            let (reply, _) = self.run(Way::Aside, &scripts::STRAYS.call(&events, &arguments)).await?;
             let (next, rows): Found = read(reply)?;
             for (key, token) in rows {
                 strays.push((self.key_of(&key), record::read_token(&token)?));

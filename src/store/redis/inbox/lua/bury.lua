@@ -1,10 +1,8 @@
 -- Gives a leased event up. KEYS: the claim. ARGV: prefix, token, reason, the reason on one line.
 local record = read(KEYS[1])
-if not record or record.state == 'r' then
-  return 'plain'
-end
-if record.token ~= ARGV[2] then
-  return 'lost'
+local refusal = refusal_of(record, ARGV[2])
+if refusal then
+  return refusal
 end
 if record.state == 'f' then
   redis.call('SET', KEYS[1], record.value, 'KEEPTTL')

@@ -59,6 +59,20 @@ local function read(claim)
   return record
 end
 
+-- Why a worker's token cannot change an event; nil, if the token is that of its record.
+local function refusal_of(record, token)
+  if not record then
+    -- Somebody deleted the record, and with it who holds the event: another worker may by now. The event runs again when the last lease has
+    -- ended. A claim written for this token would be in the event's place, and the event would never run.
+    return 'lost'
+  end
+  if record.token ~= token then
+    return 'lost'
+  end
+  -- A receiver's claim: its token only looks like a worker's.
+  return record.state == 'r' and 'plain' or nil
+end
+
 local function is_waiting(record)
   return record.mode == 'w'
 end

@@ -1,10 +1,8 @@
 -- Completes a leased event. KEYS: the claim. ARGV: prefix, token, retention, for how long head and body stay, summary.
 local record = read(KEYS[1])
-if not record or record.state == 'r' then
-  return 'plain'
-end
-if record.token ~= ARGV[2] then
-  return 'lost'
+local refusal = refusal_of(record, ARGV[2])
+if refusal then
+  return refusal
 end
 if record.state == 'c' then
   -- Written again as it is: from Redis 7.2 on WAIT is about what its own connection wrote.

@@ -1,10 +1,11 @@
 -- Puts a leased event back. KEYS: the claim. ARGV: prefix, token, and for a retry the pause and the reason on one line. Without these
 -- it is a release: it was no attempt, and the event is due since when it was due before.
 local record = read(KEYS[1])
-if not record or record.state == 'r' then
-  return 'plain'
+local refusal = refusal_of(record, ARGV[2])
+if refusal then
+  return refusal
 end
-if record.token ~= ARGV[2] or record.state ~= 'a' then
+if record.state ~= 'a' then
   return 'lost'
 end
 if is_waiting(record) then

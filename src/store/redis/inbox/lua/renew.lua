@@ -1,9 +1,10 @@
 -- Extends a lease. KEYS: the claim. ARGV: prefix, token, lease, and whether the event's handler is about to be called.
 local record = read(KEYS[1])
-if not record or record.state == 'r' then
-  return 'plain'
+local refusal = refusal_of(record, ARGV[2])
+if refusal then
+  return refusal
 end
-if record.token ~= ARGV[2] or not is_running(record) then
+if not is_running(record) then
   return 'lost'
 end
 return guarded(function()

@@ -42,6 +42,18 @@ local function put_right_running(number, entry, record)
   end
 end
 
+-- A receiver claimed the event, which it could since somebody had deleted the record. Unless the receiver completes it, it has to be run.
+local function wait_for_claim(number, entry, claim)
+  local left, ends = redis.call('PTTL', claim), redis.call('ZSCORE', RUNNING, number)
+  local claimed_until = now() + (left > 0 and left or GRACE)
+  -- A worker may have the event as well, and for longer.
+  if not ends or ends == 'inf' or tonumber(ends) < claimed_until then
+    redis.call('ZADD', RUNNING, string.format('%d', claimed_until), number)
+  end
+  keep_only_in(RUNNING, number)
+  take_out(number, entry)
+end
+
 local function put_right(number, entry)
   entry = entry or entry_at(number)
   if not entry then
@@ -59,6 +71,9 @@ local function put_right(number, entry)
   if ends and tonumber(ends) > now() and ends ~= 'inf' then
     -- Somebody deleted the record, and a worker still has the event: it is run again when that lease has lapsed.
     return
+  end
+  if record and record.state == 'r' then
+    return wait_for_claim(number, entry, claim)
   end
   local is_open = open_record(number, entry)
   if is_open and is_running(is_open) then

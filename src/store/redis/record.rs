@@ -90,15 +90,14 @@ impl Record {
     }
 }
 
-/// What a worker's tokens begin with. Long enough that a receiver's token is hardly ever taken for one: without its record, it would be
-/// told that it has lost its claim.
-const LEASED: [u8; 4] = [0x1e, 0xa5, 0xed, 0x5b];
+/// What a worker's tokens begin with.
+const LEASED: [u8; 2] = [0x1e, 0xa5];
 
 /// How many bytes the tokens of one lease share: a multiple of three, so that their texts share a whole number of characters.
 const SHARED: usize = 12;
 
-/// Tokens for the events of one lease. The store knows by a token's first four bytes that it holds an event of the inbox, and need not
-/// ask what kind of claim it holds. The next eight are random and tell the lease, the last four the event.
+/// Tokens for the events of one lease. The store knows by a token's first two bytes that it holds an event of the inbox, and need not
+/// ask what kind of claim it holds. The next ten are random and tell the lease, the last four the event.
 pub(super) fn leased_tokens(count: usize) -> Vec<ClaimToken> {
     let lease = *ClaimToken::random().as_bytes();
     let token = |_| {
@@ -115,7 +114,7 @@ pub(super) fn lease_of(token: ClaimToken) -> String {
     URL_SAFE_NO_PAD.encode(&token.as_bytes()[..SHARED])
 }
 
-/// Whether a token is probably one of [`leased_tokens`]: one of four billion others is taken for one, too.
+/// Whether a token is probably one of [`leased_tokens`]: one of 65,536 others is taken for one, too.
 pub(super) fn is_leased(token: ClaimToken) -> bool {
     token.as_bytes().starts_with(&LEASED)
 }

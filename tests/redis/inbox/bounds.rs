@@ -287,6 +287,25 @@ async fn lapsed_leases_are_found_some_at_a_time() {
     check(&runs, SMALL_CHANGE);
 }
 
+/// A worker renews an event whose record somebody deleted: the server looks at some of those that run, and no more.
+#[tokio::test(flavor = "multi_thread")]
+async fn event_without_its_record_is_looked_for_among_some_that_run() {
+    let server = RedisServer::start();
+    let (store, mut monitor) = (store_on(&server), Monitor::on(&server));
+    accept_of_types(&store, (0..640).map(|_| "test.event".to_owned())).await;
+    let mut all = Vec::new();
+    while all.len() < 640 {
+        all.extend(lease(&store, 64).await);
+    }
+    let last = all.last().expect("an event");
+    server.command(&["DEL", &format!("{PREFIX}{}", last.key)]);
+    monitor.runs();
+    assert_eq!(store.renew(&last.claim(LEASE)).await.expect("an answer"), Hold::Lost);
+    let runs = monitor.runs();
+    assert!(calls(&runs, "renew") <= 510, "{runs:?}");
+    assert!(runs.iter().all(|run| run.bytes <= 2 * SMALL_CHANGE), "{runs:?}");
+}
+
 /// A worker that has nothing to do asks every second.
 #[tokio::test(flavor = "multi_thread")]
 async fn idle_lease_costs_the_same_with_any_number_of_future_retries() {

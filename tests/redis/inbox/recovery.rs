@@ -172,6 +172,30 @@ async fn event_without_its_record_is_not_settled_by_an_earlier_token() {
     assert_eq!(run_all(&store).await, ["1"]);
 }
 
+/// Its lease has ended, it waits again without a record, and then its worker is heard of once more. That worker's claim ends by itself.
+#[tokio::test(flavor = "multi_thread")]
+async fn event_without_its_record_that_waits_again_is_kept_while_its_worker_claims_it() {
+    let server = RedisServer::start();
+    let store = store_on(&server);
+    accept_all(&store, ["1".to_owned()]).await;
+    let leased = lease(&store, 1).await.remove(0);
+    server.command(&["DEL", &record("1")]);
+    let clock = Shifting::new(pool(&server), std::slice::from_ref(&server), "inbox").await;
+    clock.pass(LEASE * 2).await;
+    let others = ["others".into()];
+    let mut request = LeaseRequest::new(9, LEASE);
+    request.endpoints = &others;
+    assert!(store.lease(&request).await.expect("an answer").is_empty());
+    assert_eq!(store.counts().await.expect("an answer").waiting, 1);
+    assert_eq!(store.renew(&leased.claim(LEASE)).await.expect("an answer"), Hold::Held);
+    assert_eq!(store.retry(&leased.claim(LEASE), Duration::ZERO, "flaky").await.expect("an answer"), Hold::Lost);
+    for _ in 0..2 {
+        assert!(lease(&store, 1).await.is_empty());
+    }
+    clock.pass(LEASE * 2).await;
+    assert_eq!(run_all(&store).await, ["1"]);
+}
+
 /// Somebody deleted the record of an accepted event, and a receiver without an inbox claims the event: it may run it, or give up.
 #[tokio::test(flavor = "multi_thread")]
 async fn event_is_kept_while_a_receiver_claims_it_and_run_unless_that_completes_it() {

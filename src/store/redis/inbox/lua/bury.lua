@@ -1,6 +1,6 @@
 -- Gives a leased event up. KEYS: the claim. ARGV: prefix, token, reason, the reason on one line.
 local record = read(KEYS[1])
-local refusal = refusal_of(record, ARGV[2])
+local refusal = refusal_of(record, KEYS[1], ARGV[2])
 if refusal then
   return refusal
 end

@@ -59,20 +59,6 @@ local function read(claim)
   return record
 end
 
--- Why a worker's token cannot change an event; nil, if the token is that of its record.
-local function refusal_of(record, token)
-  if not record then
-    -- Somebody deleted the record, and with it who holds the event: another worker may by now. The event runs again when the last lease has
-    -- ended. A claim written for this token would be in the event's place, and the event would never run.
-    return 'lost'
-  end
-  if record.token ~= token then
-    return 'lost'
-  end
-  -- A receiver's claim: its token only looks like a worker's.
-  return record.state == 'r' and 'plain' or nil
-end
-
 local function is_waiting(record)
   return record.mode == 'w'
 end
@@ -126,6 +112,33 @@ local function entry_at(number)
   local id = id_of(number)
   local found = redis.call('XRANGE', EVENTS, id, id)[1]
   return found and entry_of(id, found[2])
+end
+
+-- Whether a worker has the event whose claim this is, by what is known of the events that run. Where more than MOST run, it is taken to be
+-- one of them.
+local function is_among_running(claim)
+  local MOST = 500
+  local numbers = redis.call('ZRANGE', RUNNING, 0, MOST)
+  for _, number in ipairs(numbers) do
+    local entry = entry_at(number)
+    if entry and claim_key(entry.key) == claim then
+      return true
+    end
+  end
+  return #numbers > MOST
+end
+
+-- Why a worker's token cannot change an event; nil, if it is that of the event's record.
+local function refusal_of(record, claim, token)
+  if not record then
+    -- If the event is still kept, somebody deleted its record, and with it who holds the event: another worker may by now. It runs again
+    -- when its lease has ended. If it is not, the server has forgotten it, and what its worker does is remembered as a receiver's claim.
+    return is_among_running(claim) and 'lost' or 'plain'
+  end
+  if record.token ~= token then
+    return 'lost'
+  end
+  return record.state == 'r' and 'plain' or nil
 end
 
 -- The record of an event that has not ended; nil if there is nothing to run.

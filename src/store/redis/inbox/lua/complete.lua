@@ -1,6 +1,6 @@
 -- Completes a leased event. KEYS: the claim. ARGV: prefix, token, retention, for how long head and body stay, summary.
 local record = read(KEYS[1])
-local refusal = refusal_of(record, ARGV[2])
+local refusal = refusal_of(record, KEYS[1], ARGV[2])
 if refusal then
   return refusal
 end

@@ -1,7 +1,7 @@
 -- Puts a leased event back. KEYS: the claim. ARGV: prefix, token, and for a retry the pause and the reason on one line. Without these
 -- it is a release: it was no attempt, and the event is due since when it was due before.
 local record = read(KEYS[1])
-local refusal = refusal_of(record, ARGV[2])
+local refusal = refusal_of(record, KEYS[1], ARGV[2])
 if refusal then
   return refusal
 end

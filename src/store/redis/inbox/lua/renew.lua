@@ -1,6 +1,6 @@
 -- Extends a lease. KEYS: the claim. ARGV: prefix, token, lease, and whether the event's handler is about to be called.
 local record = read(KEYS[1])
-local refusal = refusal_of(record, ARGV[2])
+local refusal = refusal_of(record, KEYS[1], ARGV[2])
 if refusal then
   return refusal
 end

@@ -4,13 +4,8 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::time::SystemTime;
 
-use arc_swap::{ArcSwap, Guard};
-
-use super::input::{self, IntoSecrets, SecretsInput};
-use super::tenants::TenantSecrets;
 use super::{Key, Secret};
 use crate::error::{ConfigError, ConfigErrorKind};
-use crate::head::Head;
 use crate::rejection::Rejection;
 
 /// The most secrets that may be active at once: every one of them costs a MAC per delivery.
@@ -18,97 +13,6 @@ const MOST_SECRETS: usize = 8;
 
 /// How a scheme turns the text of a secret into key material.
 pub(super) type Prepare = dyn Fn(&str) -> Result<Key, ConfigError> + Send + Sync;
-
-/// The secrets of one scheme: a set that rotates, or a lookup per tenant. Clones share it.
-#[derive(Clone)]
-pub struct Secrets {
-    prepare: Arc<Prepare>,
-    source: Source,
-}
-
-#[derive(Clone)]
-enum Source {
-    Set(Arc<ArcSwap<SecretSet>>),
-    Tenants(TenantSecrets),
-}
-
-impl Secrets {
-    /// The secrets of a scheme that makes key material of their text with `prepare`.
-    ///
-    /// # Errors
-    /// When there is no secret, more than eight, two under one label, or one that `prepare` refuses.
-    pub fn new(
-        input: impl IntoSecrets,
-        prepare: impl Fn(&str) -> Result<Key, ConfigError> + Send + Sync + 'static,
-    ) -> Result<Self, ConfigError> {
-        let prepare: Arc<Prepare> = Arc::new(prepare);
-        let source = match input.into_secrets()? {
-            SecretsInput::Set(secrets) => {
-                Source::Set(Arc::new(ArcSwap::from_pointee(SecretSet::new(&secrets, &*prepare)?)))
-            }
-            SecretsInput::Tenants(tenants) => Source::Tenants(tenants),
-        };
-        Ok(Self { prepare, source })
-    }
-
-    /// Replaces the whole set. A delivery that is under way goes on with the set that it began with.
-    ///
-    /// # Errors
-    /// As [`Secrets::new`]; the set in use is then left alone. Also when the secrets come from a lookup.
-    pub fn replace<T>(&self, secrets: impl IntoIterator<Item = T>) -> Result<(), ConfigError>
-    where
-        T: TryInto<Secret>,
-        ConfigError: From<T::Error>,
-    {
-        let Source::Set(current) = &self.source else {
-            return Err(refused("these secrets come from a lookup: change what it answers, and call forget"));
-        };
-        let secrets = input::collect(secrets)?;
-        current.store(Arc::new(SecretSet::new(&secrets, &*self.prepare)?));
-        Ok(())
-    }
-
-    /// The set in use now; `None` when the secrets come from a lookup.
-    #[must_use]
-    pub fn current(&self) -> Option<Arc<SecretSet>> {
-        match &self.source {
-            Source::Set(current) => Some(current.load_full()),
-            Source::Tenants(_) => None,
-        }
-    }
-
-    /// The secrets for the delivery with this head, or the question to the lookup.
-    pub(crate) fn begin(&self, head: &Head<'_>) -> Result<Found, Rejection> {
-        match &self.source {
-            Source::Set(current) => Ok(Found::Now(current.load())),
-            Source::Tenants(tenants) => tenants.begin(head, &self.prepare).map(Found::Later),
-        }
-    }
-}
-
-/// Secrets at hand, or still to be looked up.
-pub(crate) enum Found {
-    Now(Guard<Arc<SecretSet>>),
-    Later(Lookup),
-}
-
-/// A question to a tenants' lookup.
-pub(crate) type Lookup = Pin<Box<dyn Future<Output = Result<Snapshot, Rejection>> + Send>>;
-
-impl fmt::Debug for Secrets {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match &self.source {
-            Source::Set(current) => f.debug_tuple("Secrets").field(&*current.load()).finish(),
-            Source::Tenants(tenants) => f.debug_tuple("Secrets").field(tenants).finish(),
-        }
-    }
-}
-
-/// The secrets that were looked up for one delivery, and the tenant that they belong to, if to one.
-pub(crate) struct Snapshot {
-    pub(crate) set: Arc<SecretSet>,
-    pub(crate) tenant: Option<Arc<str>>,
-}
 
 /// An immutable set of prepared secrets.
 pub struct SecretSet(Box<[Arc<Prepared>]>);
@@ -170,6 +74,15 @@ impl fmt::Debug for SecretSet {
     }
 }
 
-fn refused(message: &str) -> ConfigError {
+/// The secrets that were looked up for one delivery, and the tenant that they belong to, if to one.
+pub(crate) struct Snapshot {
+    pub(crate) set: Arc<SecretSet>,
+    pub(crate) tenant: Option<Arc<str>>,
+}
+
+/// A question to a tenants' lookup.
+pub(crate) type Lookup = Pin<Box<dyn Future<Output = Result<Snapshot, Rejection>> + Send>>;
+
+pub(super) fn refused(message: &str) -> ConfigError {
     ConfigError::new(ConfigErrorKind::Secrets, message)
 }

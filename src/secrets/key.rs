@@ -1,16 +1,44 @@
 use std::fmt;
 
-use hmac::Hmac;
 use hmac::digest::KeyInit;
+use hmac::{Hmac, Mac as _};
 use sha2::{Digest, Sha256};
 use zeroize::Zeroizing;
 
-use super::ed25519::Ed25519Key;
-use super::p256::P256Key;
-use super::sha1::HmacSha1;
-use super::{Mac, Signature, Tag};
+use super::optional::{Ed25519Key, HmacSha1, P256Key};
 use crate::error::ConfigError;
-use crate::secrets::Algorithm;
+
+/// What a signature is computed with. A scheme names it; nothing in a request ever does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum Algorithm {
+    /// HMAC with SHA-256.
+    HmacSha256,
+    /// HMAC with SHA-1, which is still sound as a MAC. Needs the feature `sha1`.
+    HmacSha1,
+    /// SHA-256 over the secret and then the message: no HMAC, and weaker. Whoever captured one delivery can append to its
+    /// message, so a [`Template`](crate::scheme::Template) takes only JSON with it. HubSpot's older versions.
+    KeyedSha256,
+    /// The secret itself, sent along: it authenticates the sender and no byte of the message.
+    Token,
+    /// Ed25519. Needs the feature `ed25519`.
+    Ed25519,
+    /// ECDSA over P-256 with SHA-256, in DER, or its two numbers of 32 bytes. Needs the feature `p256`.
+    EcdsaP256,
+}
+
+impl fmt::Display for Algorithm {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::HmacSha256 => "HMAC-SHA256",
+            Self::HmacSha1 => "HMAC-SHA1",
+            Self::KeyedSha256 => "SHA-256",
+            Self::Token => "token",
+            Self::Ed25519 => "Ed25519",
+            Self::EcdsaP256 => "ECDSA P-256",
+        })
+    }
+}
 
 /// Key material, ready to compute with: a MAC is keyed once, and cloned for every delivery.
 ///
@@ -127,6 +155,67 @@ impl Key {
 impl fmt::Debug for Key {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "Key({}, ..)", self.algorithm)
+    }
+}
+
+/// What a MAC comes to. Shorter ones end in zeros.
+pub(crate) type Tag = [u8; 32];
+
+/// One computation under a [`Key`](super::Key), fed as the body arrives.
+#[derive(Clone)]
+pub(crate) enum Mac {
+    HmacSha256(Hmac<Sha256>),
+    HmacSha1(HmacSha1),
+    /// Has eaten the secret.
+    KeyedSha256(Sha256),
+}
+
+impl Mac {
+    pub(crate) fn feed(&mut self, bytes: &[u8]) {
+        match self {
+            Self::HmacSha256(mac) => mac.update(bytes),
+            Self::HmacSha1(mac) => mac.feed(bytes),
+            Self::KeyedSha256(hash) => Digest::update(hash, bytes),
+        }
+    }
+
+    pub(crate) fn finish(self) -> Tag {
+        match self {
+            Self::HmacSha256(mac) => mac.finalize().into_bytes().into(),
+            Self::HmacSha1(mac) => padded(mac.finish()),
+            Self::KeyedSha256(hash) => hash.finalize().into(),
+        }
+    }
+}
+
+/// A tag of HMAC-SHA1 at the length of the others.
+fn padded(short: [u8; 20]) -> Tag {
+    let mut tag = Tag::default();
+    tag[..20].copy_from_slice(&short);
+    tag
+}
+
+/// A signature that a sender offers, in the form that it is compared in.
+#[derive(Clone, Copy)]
+pub(crate) enum Signature {
+    /// A MAC, or the digest of a token: two of equal tokens are equal, and how long they are does not show.
+    Tag(Algorithm, Tag),
+    /// The signature of a private key.
+    Asymmetric(Algorithm, [u8; 64]),
+}
+
+impl Signature {
+    /// Of a signature's bytes; `None` when they cannot be one.
+    pub(crate) fn new(algorithm: Algorithm, bytes: &[u8]) -> Option<Self> {
+        match algorithm {
+            Algorithm::HmacSha256 | Algorithm::KeyedSha256 => {
+                bytes.try_into().ok().map(|tag| Self::Tag(algorithm, tag))
+            }
+            Algorithm::HmacSha1 => bytes.try_into().ok().map(|tag| Self::Tag(algorithm, padded(tag))),
+            Algorithm::Token => Some(Self::Tag(algorithm, Sha256::digest(bytes).into())),
+            Algorithm::Ed25519 => bytes.try_into().ok().map(|bytes| Self::Asymmetric(algorithm, bytes)),
+            Algorithm::EcdsaP256 => P256Key::signature(bytes).map(|bytes| Self::Asymmetric(algorithm, bytes)),
+        }
     }
 }
 

@@ -9,7 +9,6 @@ mod event;
 mod extract;
 pub mod handler;
 mod head;
-mod header_pattern;
 pub mod identity;
 pub mod inbox;
 mod key;

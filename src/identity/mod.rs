@@ -16,22 +16,15 @@
 //! # Ok::<(), tower_webhook::ConfigError>(())
 //! ```
 
-mod coverage;
-mod digest;
-pub(crate) mod envelope;
 mod id_source;
-mod json;
-mod open;
-mod path;
-mod place;
-mod read;
-mod run;
+mod identify;
+pub(crate) mod json_body;
+mod json_scanner;
 mod type_source;
+mod value_source;
 
-pub(crate) use self::{
-    coverage::Coverage,
-    digest::typed_digest,
-    place::json_path,
-    read::{Identity, identify},
-};
 pub use self::{id_source::IdSource, type_source::TypeSource};
+pub(crate) use self::{
+    identify::{Identity, identify, typed_digest},
+    value_source::{Coverage, json_path},
+};

@@ -1,9 +1,8 @@
 use std::fmt;
 use std::sync::Arc;
 
-use super::Coverage;
-use super::envelope::JsonPath;
-use super::place::{Place, chain};
+use super::json_body::JsonPath;
+use super::value_source::{Coverage, Place, chain};
 use crate::error::ConfigError;
 use crate::head::Head;
 

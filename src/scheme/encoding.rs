@@ -4,7 +4,6 @@ use base64::engine::general_purpose::STANDARD;
 use base64::engine::{DecodePaddingMode, GeneralPurpose, GeneralPurposeConfig};
 use zeroize::Zeroizing;
 
-use super::hex;
 use crate::error::ConfigError;
 use crate::secrets::{Algorithm, Signature};
 
@@ -35,11 +34,11 @@ impl Encoding {
     pub(super) fn signature(self, algorithm: Algorithm, text: &[u8]) -> Option<Signature> {
         match (self, algorithm) {
             // Nearly every delivery.
-            (Self::Hex, Algorithm::HmacSha256) => hex::decode(text).map(|tag| Signature::Tag(algorithm, tag)),
+            (Self::Hex, Algorithm::HmacSha256) => decode_hex(text).map(|tag| Signature::Tag(algorithm, tag)),
             (Self::Hex, _) => {
                 let mut bytes = [0; LONGEST];
                 let bytes = bytes.get_mut(..text.len() / 2)?;
-                ::hex::decode_to_slice(text, bytes).ok()?;
+                hex::decode_to_slice(text, bytes).ok()?;
                 Signature::new(algorithm, bytes)
             }
             (Self::Base64, _) => {
@@ -71,7 +70,7 @@ impl Encoding {
         let bytes = match self {
             Self::Text => Ok(text.as_bytes().to_vec()),
             Self::Hex => {
-                ::hex::decode(text).map_err(|_| "this secret must be hex digits: copy it as the provider shows it")
+                hex::decode(text).map_err(|_| "this secret must be hex digits: copy it as the provider shows it")
             }
             Self::Base64 => {
                 LENIENT.decode(text).map_err(|_| "this secret must be base64: copy it as the provider shows it")
@@ -84,9 +83,36 @@ impl Encoding {
     pub(super) fn write(self, bytes: &[u8]) -> String {
         match self {
             Self::Text => String::from_utf8_lossy(bytes).into_owned(),
-            Self::Hex => ::hex::encode(bytes),
+            Self::Hex => hex::encode(bytes),
             Self::Base64 => STANDARD.encode(bytes),
         }
+    }
+}
+
+/// The bytes that `text` spells, if it is `2 * N` hex digits and nothing else. In one pass: this runs on every delivery.
+pub(super) fn decode_hex<const N: usize>(text: &[u8]) -> Option<[u8; N]> {
+    let (pairs, []) = text.as_chunks::<2>() else { return None };
+    let pairs: &[[u8; 2]; N] = pairs.try_into().ok()?;
+    let high = pairs.map(|[digit, _]| hex_value(digit));
+    let low = pairs.map(|[_, digit]| hex_value(digit));
+    let invalid = high.iter().chain(&low).fold(0, |all, value| all | value) > 15;
+    let mut bytes = high;
+    for (byte, low) in bytes.iter_mut().zip(low) {
+        *byte = *byte << 4 | low;
+    }
+    (!invalid).then_some(bytes)
+}
+
+/// What a byte is worth as a hex digit; above 15 it is none. Arithmetic and no table, so that many are worked out at once.
+#[inline(always)]
+fn hex_value(digit: u8) -> u8 {
+    let (number, letter) = (digit.wrapping_sub(b'0'), (digit | 0x20).wrapping_sub(b'a'));
+    if number < 10 {
+        number
+    } else if letter < 6 {
+        letter + 10
+    } else {
+        u8::MAX
     }
 }
 
@@ -129,5 +155,18 @@ mod tests {
         }
         assert!(Encoding::Base64.secret("not base64").is_err());
         assert!(Encoding::Hex.secret("abc").is_err());
+    }
+
+    #[test]
+    fn decodes_what_the_hex_crate_decodes() {
+        for text in ["00ff", "FFaa", "0g00", "+f00", "00", "00ff0", "00ff00", "é0", "", "0xff"] {
+            let mut expected = [0; 2];
+            let accepted = hex::decode_to_slice(text, &mut expected).is_ok();
+            assert_eq!(decode_hex::<2>(text.as_bytes()), accepted.then_some(expected), "{text:?}");
+        }
+        for byte in 0..=u8::MAX {
+            let accepted = byte.is_ascii_hexdigit();
+            assert_eq!(decode_hex::<1>(&[b'0', byte]).is_some() && decode_hex::<1>(&[byte, b'0']).is_some(), accepted);
+        }
     }
 }

@@ -47,22 +47,18 @@
 //! - A header of the proof that comes twice is refused, even if both are equal.
 //! - A signed id in which a separator is followed by a number like a timestamp is refused: what is signed could be split in two ways.
 
+mod body;
 mod custom;
 mod encoding;
-mod form_pairs;
-mod handshakes;
-mod hex;
-mod json;
 mod outgoing;
 mod presets;
 mod profile;
 mod proof;
 mod public_url;
-mod short;
+#[allow(clippy::module_inception, reason = "the trait is what this module is about")]
+mod scheme;
 mod template;
 mod timestamp;
-mod tolerance;
-mod verbs;
 mod verifying;
 
 pub use self::presets::*;
@@ -73,11 +69,10 @@ pub use self::{
     outgoing::Outgoing,
     profile::Profile,
     proof::Proof,
+    scheme::Scheme,
     template::{Template, TemplateBuilder},
-    tolerance::Tolerance,
-    verbs::Scheme,
+    timestamp::Tolerance,
     verifying::{Verified, verify},
 };
-pub use crate::head::Head;
-pub use crate::header_pattern::HeaderPattern;
+pub use crate::head::{Head, HeaderPattern};
 pub use crate::secrets::Algorithm;

@@ -3,7 +3,8 @@ use std::fmt;
 
 use http::Uri;
 
-use super::{Head, hex};
+use super::Head;
+use super::encoding::decode_hex;
 use crate::error::ConfigError;
 use crate::rejection::Rejection;
 
@@ -98,7 +99,7 @@ fn unescape(text: &str, characters: &str) -> String {
     let mut rest = text;
     while let Some((before, after)) = rest.split_once('%') {
         plain.push_str(before);
-        let byte = after.get(..2).and_then(|digits| hex::decode(digits.as_bytes()));
+        let byte = after.get(..2).and_then(|digits| decode_hex(digits.as_bytes()));
         match byte.map(|[byte]| char::from(byte)).filter(|character| characters.contains(*character)) {
             Some(character) => {
                 plain.push(character);

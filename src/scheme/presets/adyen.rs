@@ -3,12 +3,12 @@ use std::time::Duration;
 
 use sha2::{Digest, Sha256};
 
-use super::{DAY, seconds};
+use super::common::{DAY, seconds};
 use crate::error::ConfigError;
-use crate::identity::envelope::{self, Field, JsonPath};
+use crate::identity::json_body::{self, Field, JsonPath};
 use crate::identity::{IdSource, TypeSource, json_path};
 use crate::rejection::{Rejection, RejectionKind};
-use crate::scheme::{Custom, Encoding, Outgoing, Profile, Proof, Template, json};
+use crate::scheme::{Custom, Encoding, Outgoing, Profile, Proof, Template, body};
 use crate::secrets::{Algorithm, IntoSecrets, Key, SecretSet, Secrets};
 
 /// The longest that Adyen goes on retrying.
@@ -96,7 +96,7 @@ impl Layout {
         let items = self.items(body).ok_or(MALFORMED)?;
         let (mut proofs, mut all) = (Vec::with_capacity(items.len()), Sha256::new());
         for item in items {
-            let [signature] = envelope::read(item.as_bytes(), [&self.signature]).map_err(|_| MALFORMED)?;
+            let [signature] = json_body::read(item.as_bytes(), [&self.signature]).map_err(|_| MALFORMED)?;
             let signature = signature.text().filter(|text| !text.is_empty()).ok_or(RejectionKind::MissingSignature)?;
             let message = self.message(item).ok_or(MALFORMED)?;
             // With its length: two items are never taken for one.
@@ -113,9 +113,9 @@ impl Layout {
     }
 
     fn items<'a>(&self, body: &'a [u8]) -> Option<Vec<&'a str>> {
-        let [Field::Other(items)] = envelope::read(body, [&self.items]).ok()? else { return None };
-        envelope::elements(items)?
-            .map(|item| match envelope::read(item.as_bytes(), [&self.item]) {
+        let [Field::Other(items)] = json_body::read(body, [&self.items]).ok()? else { return None };
+        json_body::elements(items)?
+            .map(|item| match json_body::read(item.as_bytes(), [&self.item]) {
                 Ok([Field::Other(item)]) => Some(item),
                 _ => None,
             })
@@ -123,7 +123,7 @@ impl Layout {
     }
 
     fn message(&self, item: &str) -> Option<String> {
-        let fields = envelope::read(item.as_bytes(), self.signed.each_ref()).ok()?;
+        let fields = json_body::read(item.as_bytes(), self.signed.each_ref()).ok()?;
         let texts = fields.map(|field| match field {
             Field::Text(text) => text,
             Field::Absent | Field::Other("null") => Cow::Borrowed(""),
@@ -135,7 +135,7 @@ impl Layout {
     fn event_code(&self, body: &[u8]) -> Option<String> {
         let [_, _, _, _, _, _, event_code, _] = &self.signed;
         let items = self.items(body)?;
-        let [code] = envelope::read(items.first()?.as_bytes(), [event_code]).ok()?;
+        let [code] = json_body::read(items.first()?.as_bytes(), [event_code]).ok()?;
         code.text().map(Cow::into_owned)
     }
 
@@ -146,7 +146,7 @@ impl Layout {
         let (mut body, mut rest) = (String::new(), text);
         for item in self.items(text.as_bytes()).ok_or_else(no_items)? {
             let tag = key.sign(&[self.message(item).ok_or_else(no_items)?.as_bytes()])?;
-            let (before, after) = json::around(rest, item);
+            let (before, after) = body::around(rest, item);
             body += before;
             body += &self.with_signature(item, &Encoding::Base64.write(&tag)).ok_or_else(no_items)?;
             rest = after;
@@ -158,12 +158,12 @@ impl Layout {
     /// The item with this signature in its additional data.
     fn with_signature(&self, item: &str, signature: &str) -> Option<String> {
         let quoted = format!("\"{signature}\"");
-        match envelope::read(item.as_bytes(), [&self.additional]).ok()? {
+        match json_body::read(item.as_bytes(), [&self.additional]).ok()? {
             [Field::Other(additional)] => {
-                let (before, after) = json::around(item, additional);
-                Some([before, &json::with_member(additional, "hmacSignature", &quoted)?, after].concat())
+                let (before, after) = body::around(item, additional);
+                Some([before, &body::with_json_member(additional, "hmacSignature", &quoted)?, after].concat())
             }
-            _ => json::with_member(item, "additionalData", &format!("{{\"hmacSignature\":{quoted}}}")),
+            _ => body::with_json_member(item, "additionalData", &format!("{{\"hmacSignature\":{quoted}}}")),
         }
     }
 }

@@ -1,8 +1,40 @@
-use super::{DAY, HOUR, seconds};
+use super::common::{DAY, HOUR, seconds};
+use super::standard::list;
 use crate::error::ConfigError;
 use crate::identity::{IdSource, TypeSource};
 use crate::scheme::Template;
 use crate::secrets::IntoSecrets;
+
+/// Stripe: `Stripe-Signature: t={timestamp},v1={hex}`, HMAC-SHA256 of `{timestamp}.{body}` under the secret's whole text,
+/// `whsec_` included.
+///
+/// **Id:** JSON `id`, signed. **Reported:** retries over three days.
+///
+/// # Errors
+/// As [`timestamped`].
+pub fn stripe(secrets: impl IntoSecrets) -> Result<Template, ConfigError> {
+    list("stripe", "stripe-signature").own_headers(["stripe-*"]).retry_window(3 * DAY).build(secrets)
+}
+
+/// Paddle Billing: `Paddle-Signature: ts={timestamp};h1={hex}`, HMAC-SHA256 of `{timestamp}:{body}`.
+///
+/// **Id:** JSON `event_id`, signed. **Timestamps:** five seconds, as in Paddle's SDKs; raise it if your clock is not
+/// synchronised. **Reported:** retries over three days; Paddle waits 5 s.
+///
+/// # Errors
+/// As [`timestamped`].
+pub fn paddle(secrets: impl IntoSecrets) -> Result<Template, ConfigError> {
+    Template::builder("paddle")
+        .signature("paddle-signature", "ts={timestamp};h1={hex}")
+        .own_headers(["paddle-*"])
+        .signed("{timestamp}:{body}")
+        .tolerance(seconds(5))
+        .id_source(IdSource::json("event_id")?)
+        .type_source(TypeSource::json("event_type")?)
+        .sender_timeout(seconds(5))
+        .retry_window(3 * DAY)
+        .build(secrets)
+}
 
 /// Shopify: `X-Shopify-Hmac-Sha256: {base64}`, HMAC-SHA256 of the body under the app's client secret. The newer headers without
 /// `X-` are looked at first.

@@ -1,11 +1,10 @@
 use bytes::Bytes;
 use http::{Response, StatusCode};
 
-use super::{HOUR, MINUTE, seconds};
+use super::common::{HOUR, MINUTE, empty, json, seconds};
 use crate::error::ConfigError;
-use crate::identity::envelope::{self, Field, JsonPath};
+use crate::identity::json_body::{self, Field, JsonPath};
 use crate::identity::{IdSource, TypeSource};
-use crate::scheme::handshakes::{empty, json};
 use crate::scheme::{Encoding, Template};
 use crate::secrets::{Algorithm, IntoSecrets, Key};
 
@@ -38,7 +37,7 @@ pub fn discord(secrets: impl IntoSecrets) -> Result<Template, ConfigError> {
 /// `type` 1 too, but says which.
 fn ping(body: &[u8], _: &Key) -> Option<Response<Bytes>> {
     let paths = [&JsonPath::key("type"), &JsonPath::key("event")];
-    match envelope::read(body, paths).ok()? {
+    match json_body::read(body, paths).ok()? {
         [Field::Other("0"), Field::Absent] => Some(empty(StatusCode::NO_CONTENT)),
         [Field::Other("1"), Field::Absent] => Some(json(r#"{"type":1}"#.to_owned())),
         _ => None,

@@ -1,13 +1,12 @@
 use std::fmt;
 
-use super::{DAY, HOUR};
+use super::common::{DAY, HOUR, is_word};
 use crate::error::ConfigError;
-use crate::identity::envelope::{self, Field, JsonPath};
+use crate::identity::json_body::{self, Field, JsonPath};
 use crate::identity::{IdSource, TypeSource, json_path};
 use crate::rejection::{Rejection, RejectionKind};
-use crate::scheme::handshakes::is_word;
 use crate::scheme::timestamp::Unit;
-use crate::scheme::{Encoding, Head, Outgoing, Profile, Proof, Scheme, Tolerance, json};
+use crate::scheme::{Encoding, Head, Outgoing, Profile, Proof, Scheme, Tolerance, body};
 use crate::secrets::{Algorithm, IntoSecrets, Key, SecretSet, Secrets};
 
 /// Mailgun: `signature` in the JSON body, HMAC-SHA256 in hex of its `timestamp` and `token`. **The rest of the body is not
@@ -64,7 +63,7 @@ impl Scheme for Mailgun {
     }
 
     fn read_body(&self, head: &Head<'_>, body: &[u8]) -> Result<Vec<Proof>, Rejection> {
-        let fields = envelope::read(body, self.paths.each_ref());
+        let fields = json_body::read(body, self.paths.each_ref());
         let [timestamp, token, signature, parent] =
             fields.map_err(|_| Rejection::malformed("the body is not valid json"))?;
         let (Field::Text(timestamp), Field::Text(token)) = (timestamp, token) else {
@@ -91,7 +90,7 @@ impl Scheme for Mailgun {
         let tag = secrets.first_active(message.signed_at)?.sign(&[timestamp.as_bytes(), token.as_bytes()])?;
         let signature = Encoding::Hex.write(&tag);
         let value = format!(r#"{{"timestamp":"{timestamp}","token":"{token}","signature":"{signature}"}}"#);
-        json::set_field(message, &JsonPath::key("signature"), &value)
+        body::set_json_field(message, &JsonPath::key("signature"), &value)
     }
 
     fn profile(&self) -> Profile {

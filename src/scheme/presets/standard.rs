@@ -1,9 +1,23 @@
 use zeroize::Zeroizing;
 
-use super::{DAY, HOUR, MINUTE, seconds};
+use super::common::{DAY, HOUR, MINUTE, seconds};
 use crate::error::ConfigError;
 use crate::scheme::{Encoding, Template, TemplateBuilder};
 use crate::secrets::{Algorithm, IntoSecrets, Key};
+
+/// The default scheme: `webhook-signature: t=<unix seconds>,v1=<hex>[,v1=<hex> …]`, HMAC-SHA256 of `t`, a dot and the body, under
+/// the secret's text.
+///
+/// Any `v1` may match any active secret, and signatures of other versions are passed over; everything else that is not of this
+/// form is refused. [`Template::header`] takes it from another header.
+///
+/// **Id:** the top-level `id` of the JSON body, signed.
+///
+/// # Errors
+/// When a secret cannot be one, or there are none, or more than eight.
+pub fn timestamped(secrets: impl IntoSecrets) -> Result<Template, ConfigError> {
+    list("timestamped", "webhook-signature").build(secrets)
+}
 
 /// Standard Webhooks: `webhook-signature: v1,{base64} …`, HMAC-SHA256 of `{id}.{timestamp}.{body}`, with `webhook-id` and
 /// `webhook-timestamp`.
@@ -63,6 +77,11 @@ pub fn openai(secrets: impl IntoSecrets) -> Result<Template, ConfigError> {
         false => Key::hmac_sha256(text.as_bytes()),
     };
     standard("openai").key(key).retry_window(3 * DAY).build(secrets)
+}
+
+/// `t=…,v1=…` over the timestamp, a dot and the body.
+pub(super) fn list(name: &'static str, header: &str) -> TemplateBuilder {
+    Template::builder(name).signature(header, "t={timestamp},v1={hex}").signed("{timestamp}.{body}")
 }
 
 pub(super) fn standard(name: &'static str) -> TemplateBuilder {

@@ -5,11 +5,11 @@ use http::uri::PathAndQuery;
 use http::{HeaderMap, HeaderName, StatusCode, Uri};
 use sha2::{Digest, Sha256};
 
-use super::seconds;
+use super::common::seconds;
 use crate::error::ConfigError;
 use crate::identity::{IdSource, TypeSource};
 use crate::rejection::{Rejection, RejectionKind};
-use crate::scheme::form_pairs::{pairs, value_of};
+use crate::scheme::body::{form_pairs, form_value};
 use crate::scheme::public_url::PublicUrl;
 use crate::scheme::{Custom, Encoding, Head, HeaderPattern, Outgoing, Profile, Proof};
 use crate::secrets::{Algorithm, IntoSecrets, Key, SecretSet, Secrets};
@@ -141,7 +141,7 @@ fn body_digest(url: &str) -> Option<&str> {
 
 /// Names in byte order, each with its values in order, and equal ones once.
 fn sorted(form: &[u8]) -> Result<Vec<u8>, Rejection> {
-    let mut parameters: Vec<_> = pairs(form).take(MOST_PARAMETERS + 1).collect();
+    let mut parameters: Vec<_> = form_pairs(form).take(MOST_PARAMETERS + 1).collect();
     if parameters.len() > MOST_PARAMETERS {
         return Err(Rejection::malformed("the form has more than 1,000 parameters"));
     }
@@ -172,7 +172,7 @@ fn is_form(headers: &HeaderMap) -> bool {
 }
 
 fn event_type(form: &[u8]) -> Option<String> {
-    let status = ["MessageStatus", "CallStatus", "EventType"].iter().find_map(|name| value_of(form, name));
+    let status = ["MessageStatus", "CallStatus", "EventType"].iter().find_map(|name| form_value(form, name));
     status.map(Cow::into_owned)
 }
 

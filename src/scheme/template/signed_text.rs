@@ -2,7 +2,7 @@ use std::fmt;
 
 use crate::error::ConfigError;
 use crate::scheme::Proof;
-use crate::scheme::short::Short;
+use crate::scheme::proof::Short;
 
 /// What is signed, as in `v0:{timestamp}:{body}`.
 #[derive(Clone)]

@@ -1,0 +1,187 @@
+use bytes::Bytes;
+use http::{Response, StatusCode};
+
+use super::common::{DAY, HOUR, MINUTE, empty, is_word, json, plain, query_of_get, seconds};
+use super::standard::list;
+use crate::error::ConfigError;
+use crate::identity::json_body::{self, Field, JsonPath};
+use crate::identity::{IdSource, TypeSource};
+use crate::rejection::Rejection;
+use crate::scheme::body::{form_value, json_texts};
+use crate::scheme::{Head, Template, TemplateBuilder};
+use crate::secrets::{Algorithm, IntoSecrets, Key};
+
+/// Calendly: `Calendly-Webhook-Signature: t={timestamp},v1={hex}`, HMAC-SHA256 of `{timestamp}.{body}`.
+///
+/// **Id:** the digest of the body, which tells when the event was created. **Timestamps:** three minutes. **Retries:** over a day;
+/// Calendly waits 15 s.
+///
+/// # Errors
+/// When a secret cannot be one.
+pub fn calendly(secrets: impl IntoSecrets) -> Result<Template, ConfigError> {
+    list("calendly", "calendly-webhook-signature")
+        .own_headers(["calendly-*"])
+        .tolerance(3 * MINUTE)
+        .id_source(IdSource::body_digest())
+        .type_source(TypeSource::json("event")?)
+        .sender_timeout(seconds(15))
+        .retry_window(DAY)
+        .build(secrets)
+}
+
+/// Typeform: `Typeform-Signature: sha256={base64}`, HMAC-SHA256 of the body: base64, whatever the prefix suggests.
+///
+/// **Id:** JSON `event_id`, signed. **Reported:** retries after 5, 10 and 20 minutes, and after 1, 2, 3 and 4
+/// hours; Typeform waits 30 s.
+///
+/// # Errors
+/// When a secret cannot be one.
+pub fn typeform(secrets: impl IntoSecrets) -> Result<Template, ConfigError> {
+    Template::builder("typeform")
+        .signature("typeform-signature", "sha256={base64}")
+        .own_headers(["typeform-*"])
+        .id_source(IdSource::json("event_id")?)
+        .type_source(TypeSource::json("event_type")?)
+        .sender_timeout(seconds(30))
+        .retry_window(10 * HOUR + 35 * MINUTE)
+        .build(secrets)
+}
+
+/// Zoom: `x-zm-signature: v0={hex}`, HMAC-SHA256 of `v0:{timestamp}:{body}`, with `x-zm-request-timestamp`. The
+/// `endpoint.url_validation` is answered here, if it is signed and its token is one plain word.
+///
+/// **Id:** the digest of the body, which has `event_ts` in it. **Retries:** after 5, 20 and 60 minutes; Zoom waits 3 s. Zoom does
+/// not say that it signs a retry anew. One that it did not is refused, being older than the five minutes of the tolerance; if you
+/// see such, widen it: `zoom(secret)?.tolerance(Duration::from_secs(2 * 3600))`.
+///
+/// # Errors
+/// When a secret cannot be one.
+pub fn zoom(secrets: impl IntoSecrets) -> Result<Template, ConfigError> {
+    Template::builder("zoom")
+        .signature("x-zm-signature", "v0={hex}")
+        .timestamp("x-zm-request-timestamp")
+        .own_headers(["x-zm-*"])
+        .signed("v0:{timestamp}:{body}")
+        .id_source(IdSource::body_digest())
+        .type_source(TypeSource::json("event")?)
+        .sender_timeout(seconds(3))
+        .retry_window(85 * MINUTE)
+        .handshake(url_validation)
+        .build(secrets)
+}
+
+/// Zoom's `endpoint.url_validation`: the token comes back with its MAC.
+fn url_validation(body: &[u8], key: &Key) -> Option<Response<Bytes>> {
+    let [event, token] = json_texts(body, ["event", "payload.plainToken"])?;
+    let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_');
+    if event != "endpoint.url_validation" || !is_word(&token) || !token.bytes().all(is_plain) {
+        return None;
+    }
+    let encrypted = hex::encode(key.sign(&[token.as_bytes()]).ok()?);
+    Some(json(format!(r#"{{"plainToken":"{token}","encryptedToken":"{encrypted}"}}"#)))
+}
+
+/// HubSpot v3: `X-HubSpot-Signature-v3: {base64}`, HMAC-SHA256 of `{method}{url}{body}{timestamp}`, with the milliseconds of
+/// `X-HubSpot-Request-Timestamp`. `url` is the endpoint's as HubSpot has it.
+///
+/// **Id:** the digest of the body. A body is a batch, and its events count their attempts, so a retry is another body and runs
+/// again: apply each event so that a second time does nothing. **Reported:** 10 retries over 24 hours; HubSpot waits 5 s.
+///
+/// # Errors
+/// When a secret cannot be one, or the URL is none.
+pub fn hubspot(secrets: impl IntoSecrets, url: &str) -> Result<Template, ConfigError> {
+    batches("hubspot")
+        .signature("x-hubspot-signature-v3", "{base64}")
+        .timestamp("x-hubspot-request-timestamp")
+        .in_millis()
+        .signed("{method}{url}{body}{timestamp}")
+        .url(url)
+        .url_unescaped(":/?@!$'()*,;")
+        .build(secrets)
+}
+
+/// HubSpot v2: `X-HubSpot-Signature: {hex}`, SHA-256 of the secret and `{method}{url}{body}`, which is no HMAC. Prefer
+/// [`hubspot`]: HubSpot sends its signature along, and only that one has a timestamp.
+///
+/// # Errors
+/// When a secret cannot be one, or the URL is none.
+pub fn hubspot_v2(secrets: impl IntoSecrets, url: &str) -> Result<Template, ConfigError> {
+    batches("hubspot-v2")
+        .signature("x-hubspot-signature", "{hex}")
+        .algorithm(Algorithm::KeyedSha256)
+        .signed("{method}{url}{body}")
+        .url(url)
+        .build(secrets)
+}
+
+/// HubSpot v1: `X-HubSpot-Signature: {hex}`, SHA-256 of the secret and the body, which is no HMAC. Prefer [`hubspot`].
+///
+/// # Errors
+/// When a secret cannot be one.
+pub fn hubspot_v1(secrets: impl IntoSecrets) -> Result<Template, ConfigError> {
+    batches("hubspot-v1").signature("x-hubspot-signature", "{hex}").algorithm(Algorithm::KeyedSha256).build(secrets)
+}
+
+/// What the versions have in common.
+fn batches(name: &'static str) -> TemplateBuilder {
+    Template::builder(name)
+        .json_body()
+        .own_headers(["x-hubspot-*"])
+        .id_source(IdSource::body_digest())
+        .type_source(TypeSource::none())
+        .sender_timeout(seconds(5))
+        .retry_window(DAY)
+}
+
+/// Xero: `x-xero-signature: {base64}`, HMAC-SHA256 of the body under the webhook key's text. The intent to receive is answered
+/// here: 200 when it is signed rightly, 401 and no body when not.
+///
+/// **Id:** the digest of the body, which has `entropy` in it; should that change with a retry, the retry runs again. **Retries:**
+/// over 24 hours; Xero waits 5 s.
+///
+/// # Errors
+/// When a secret cannot be one.
+pub fn xero(secrets: impl IntoSecrets) -> Result<Template, ConfigError> {
+    Template::builder("xero")
+        .signature("x-xero-signature", "{base64}")
+        .own_headers(["x-xero-*"])
+        .id_source(IdSource::body_digest())
+        .type_source(TypeSource::none())
+        .sender_timeout(seconds(5))
+        .retry_window(DAY)
+        .handshake(intent_to_receive)
+        .build(secrets)
+}
+
+/// Xero's intent to receive: no events, rightly signed.
+fn intent_to_receive(body: &[u8], _: &Key) -> Option<Response<Bytes>> {
+    let [events] = json_body::read(body, [&JsonPath::key("events")]).ok()?;
+    let Field::Other(events) = events else { return None };
+    let none = json_body::elements(events)?.next().is_none();
+    none.then(|| empty(StatusCode::OK))
+}
+
+/// Dropbox: `X-Dropbox-Signature: {hex}`, HMAC-SHA256 of the body under the app secret. The `GET` with `challenge` is answered
+/// here.
+///
+/// **Nothing is deduplicated:** a notification only names the accounts that changed, so two of them are equal bytes. Every
+/// delivery runs, retries too; they say where to look, and looking twice does no harm. **Replays** pass: nothing in a capture
+/// grows old, and the replay guard never sees what has no id.
+///
+/// # Errors
+/// When a secret cannot be one.
+pub fn dropbox(secrets: impl IntoSecrets) -> Result<Template, ConfigError> {
+    Template::builder("dropbox")
+        .signature("x-dropbox-signature", "{hex}")
+        .own_headers(["x-dropbox-*"])
+        .id_source(IdSource::none())
+        .type_source(TypeSource::none())
+        .probe(challenge)
+        .build(secrets)
+}
+
+/// Dropbox's `GET ?challenge=…`.
+fn challenge(head: &Head<'_>) -> Option<Result<Response<Bytes>, Rejection>> {
+    let challenge = form_value(query_of_get(head)?, "challenge").filter(|challenge| is_word(challenge))?;
+    Some(Ok(plain(challenge.into_owned())))
+}

@@ -1,0 +1,48 @@
+use bytes::Bytes;
+use http::{Method, Response, StatusCode};
+
+use super::common::empty;
+use crate::error::ConfigError;
+use crate::identity::TypeSource;
+use crate::rejection::Rejection;
+use crate::scheme::body::json_texts;
+use crate::scheme::{Head, Template};
+use crate::secrets::{Algorithm, IntoSecrets, Key};
+
+/// Intercom: `X-Hub-Signature: sha1={hex}`, HMAC-SHA1 of the body under the client secret. The `ping` topic and the `HEAD` that
+/// looks for the endpoint are answered here.
+///
+/// **Id:** JSON `id`, signed. **Reported:** that `HEAD`, and the `ping`.
+///
+/// # Errors
+/// When a secret cannot be one.
+pub fn intercom(secrets: impl IntoSecrets) -> Result<Template, ConfigError> {
+    Template::builder("intercom")
+        .signature("x-hub-signature", "sha1={hex}")
+        .algorithm(Algorithm::HmacSha1)
+        .type_source(TypeSource::json("topic")?)
+        .probe(look)
+        .handshake(ping)
+        .build(secrets)
+}
+
+/// Intercom's `ping` topic.
+fn ping(body: &[u8], _: &Key) -> Option<Response<Bytes>> {
+    let [topic] = json_texts(body, ["topic"])?;
+    (topic == "ping").then(|| empty(StatusCode::OK))
+}
+
+/// Intercom's look whether the URL answers at all.
+fn look(head: &Head<'_>) -> Option<Result<Response<Bytes>, Rejection>> {
+    (head.method() == Method::HEAD).then(|| Ok(empty(StatusCode::OK)))
+}
+
+/// Vercel: `x-vercel-signature: {hex}`, HMAC-SHA1 of the body.
+///
+/// **Id:** JSON `id`, signed.
+///
+/// # Errors
+/// When a secret cannot be one.
+pub fn vercel(secrets: impl IntoSecrets) -> Result<Template, ConfigError> {
+    Template::builder("vercel").signature("x-vercel-signature", "{hex}").algorithm(Algorithm::HmacSha1).build(secrets)
+}

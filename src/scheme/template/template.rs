@@ -1,0 +1,300 @@
+use std::borrow::Cow;
+use std::fmt;
+use std::sync::Arc;
+use std::time::SystemTime;
+
+use bytes::Bytes;
+use http::{HeaderName, Response};
+
+use super::signature_format::Form;
+use super::signed_text::{SignedText, Values};
+use crate::error::ConfigError;
+use crate::head::header_name;
+use crate::identity::json_body::{self, Field, JsonPath};
+use crate::rejection::Rejection;
+use crate::scheme::body::set_json_field;
+use crate::scheme::public_url::PublicUrl;
+use crate::scheme::timestamp::Unit;
+use crate::scheme::{Head, HeaderPattern, Outgoing, Profile, Proof, Scheme, Tolerance};
+use crate::secrets::{Algorithm, Key, SecretSet, Secrets};
+
+pub(super) type Probe = dyn Fn(&Head<'_>) -> Option<Result<Response<Bytes>, Rejection>> + Send + Sync;
+pub(super) type Handshake = dyn Fn(&[u8], &Key) -> Option<Response<Bytes>> + Send + Sync;
+
+/// A scheme that is described by where its parts are and what is signed. Nearly every provider's is one.
+///
+/// ```
+/// use std::time::Duration;
+/// use tower_webhook::scheme::Template;
+///
+/// let acme = Template::builder("acme")
+///     .signature("x-acme-signature", "sha256={hex}")
+///     .timestamp("x-acme-timestamp")
+///     .signed("{timestamp}.{body}")
+///     .build(["the new secret", "the old one"])?
+///     .tolerance(Duration::from_secs(60));
+/// # Ok::<(), tower_webhook::ConfigError>(())
+/// ```
+#[derive(Clone)]
+pub struct Template {
+    pub(super) name: Cow<'static, str>,
+    pub(super) algorithm: Algorithm,
+    pub(super) families: Vec<Family>,
+    pub(super) form: Form,
+    pub(super) signed: SignedText,
+    pub(super) unit: Unit,
+    pub(super) body_timestamp: Option<JsonPath>,
+    pub(super) json_body: bool,
+    pub(super) tolerance: Tolerance,
+    pub(super) url: Option<PublicUrl>,
+    pub(super) secrets: Secrets,
+    pub(super) profile: Profile,
+    pub(super) probe: Option<Arc<Probe>>,
+    pub(super) handshake: Option<Arc<Handshake>>,
+}
+
+impl Template {
+    /// Takes the signatures from another header.
+    ///
+    /// # Errors
+    /// When that is not the name of a header.
+    pub fn header(mut self, name: &str) -> Result<Self, ConfigError> {
+        let signature = ProofHeader::new(name)?;
+        self.families.truncate(1);
+        self.families.iter_mut().for_each(|family| family.signature = signature.clone());
+        Ok(self)
+    }
+
+    /// Accepts timestamps this far from now, both ways and inclusive. The opt-out is [`Tolerance::InsecureUnchecked`].
+    #[must_use]
+    pub fn tolerance(mut self, tolerance: impl Into<Tolerance>) -> Self {
+        self.tolerance = tolerance.into();
+        self
+    }
+
+    /// What is known of the sender, instead of what the scheme says: change what [`Scheme::profile`] gives.
+    #[must_use]
+    pub fn with_profile(mut self, profile: Profile) -> Self {
+        self.profile = profile;
+        self
+    }
+}
+
+impl Scheme for Template {
+    fn name(&self) -> &str {
+        &self.name
+    }
+
+    fn secrets(&self) -> &Secrets {
+        &self.secrets
+    }
+
+    fn read(&self, head: &Head<'_>) -> Result<Proof, Rejection> {
+        self.read_head(head)
+    }
+
+    fn read_body(&self, head: &Head<'_>, body: &[u8]) -> Result<Vec<Proof>, Rejection> {
+        self.proof_with(head, body).map(|proof| vec![proof])
+    }
+
+    fn sign(&self, message: &mut Outgoing, secrets: &SecretSet) -> Result<(), ConfigError> {
+        self.sign_message(message, secrets)
+    }
+
+    fn profile(&self) -> Profile {
+        let read = self.families.iter().flat_map(|family| family.timestamp.iter().chain(&family.id));
+        let proofs = self.families.iter().map(|family| family.signature.name.clone());
+        let profile = self.profile.clone().own_headers(read.map(|header| HeaderPattern::name(header.name.clone())));
+        Profile { tolerance: self.is_timestamped().then_some(self.tolerance), ..profile.proof_headers(proofs) }
+    }
+
+    fn signs(&self) -> String {
+        match self.algorithm {
+            Algorithm::Token => "nothing: the token is sent along".to_owned(),
+            Algorithm::KeyedSha256 => format!("SHA-256 of the secret and {}", self.signed),
+            algorithm => format!("{algorithm} of {}", self.signed),
+        }
+    }
+
+    fn probe(&self, head: &Head<'_>) -> Option<Result<Response<Bytes>, Rejection>> {
+        self.probe.as_ref().and_then(|probe| probe(head))
+    }
+
+    fn handshake(&self, body: &[u8], key: &Key) -> Option<Response<Bytes>> {
+        self.handshake.as_ref().and_then(|handshake| handshake(body, key))
+    }
+}
+
+impl fmt::Debug for Template {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Template")
+            .field("name", &self.name)
+            .field("families", &self.families)
+            .field("form", &self.form)
+            .field("signed", &self.signed)
+            .field("tolerance", &self.tolerance)
+            .field("secrets", &self.secrets)
+            .finish_non_exhaustive()
+    }
+}
+
+impl Template {
+    /// What the head claims, or that the body is needed to know it. Whatever the head gives reason to refuse is refused now.
+    fn read_head(&self, head: &Head<'_>) -> Result<Proof, Rejection> {
+        if self.body_timestamp.is_none() && !self.json_body {
+            return self.claimed(head, &[]);
+        }
+        let mut proof = Proof::new();
+        match &self.body_timestamp {
+            Some(_) => drop(self.form.read(self.family(head).signature.of(head)?, &mut proof, self.algorithm)?),
+            None => proof = self.claimed(head, &[])?,
+        }
+        proof.check().map(|()| Proof::in_body())
+    }
+
+    /// What the head claims, given the body.
+    fn proof_with(&self, head: &Head<'_>, body: &[u8]) -> Result<Proof, Rejection> {
+        let Some(path) = &self.body_timestamp else {
+            let is_json = body.is_empty() || json_body::read(body, []).is_ok();
+            return if is_json { self.claimed(head, &[]) } else { Err(Rejection::malformed("the body is not json")) };
+        };
+        match json_body::read(body, [path]) {
+            Ok([Field::Text(text)]) => self.claimed(head, text.as_bytes()),
+            Ok([Field::Other(number)]) => self.claimed(head, number.as_bytes()),
+            _ => Err(Rejection::malformed("the body has no timestamp")),
+        }
+    }
+
+    /// The first family whose signature is there.
+    fn family(&self, head: &Head<'_>) -> &Family {
+        let present = |family: &&Family| head.headers().contains_key(&family.signature.name);
+        match &*self.families {
+            [only] => only,
+            families => families.iter().find(present).unwrap_or(&families[0]),
+        }
+    }
+
+    /// What the head claims. `body_timestamp` is the text of a timestamp that is not in the head.
+    fn claimed(&self, head: &Head<'_>, body_timestamp: &[u8]) -> Result<Proof, Rejection> {
+        let family = self.family(head);
+        let mut proof = Proof::new();
+        let listed = self.form.read(family.signature.of(head)?, &mut proof, self.algorithm)?;
+        let timestamp = match &family.timestamp {
+            Some(header) => header.of(head)?,
+            None => listed.unwrap_or(body_timestamp),
+        };
+        if let Some(time) = self.signed_at(timestamp, family, head.now())? {
+            proof.set_timestamp(time);
+        }
+        let id = family.id.as_ref().map(|header| self.signed_id(head, header)).transpose()?;
+        let url = self.url.as_ref().map(|url| url.of(head)).transpose()?;
+        let values = Values {
+            timestamp,
+            id: id.unwrap_or_default().as_bytes(),
+            url: url.as_deref().unwrap_or_default(),
+            method: head.method().as_str(),
+        };
+        self.signed.fill(&mut proof, &values);
+        Ok(match id {
+            Some(id) => proof.id(id),
+            None => proof,
+        })
+    }
+
+    fn signed_id<'a>(&self, head: &Head<'a>, header: &ProofHeader) -> Result<&'a str, Rejection> {
+        let id = std::str::from_utf8(header.of(head)?).map_err(|_| Rejection::malformed("the id is no text"))?;
+        // Of a number that could be no timestamp, nobody can make one.
+        let is_timestamp = |part: &str| self.unit.is_shaped(part.as_bytes(), self.tolerance.notices_digits());
+        let separator = self.signed.id_separator().and_then(|text| std::str::from_utf8(text).ok());
+        if separator.is_some_and(|separator| id.split(separator).skip(1).any(is_timestamp)) {
+            return Err(Rejection::malformed(
+                "the id contains what could be a timestamp: what is signed could be split in two ways",
+            ));
+        }
+        Ok(id)
+    }
+
+    /// When it was signed, where that can be told. Unchecked and in a header of its own, a timestamp may be any number; not any
+    /// text, or a part of the body could be passed off as a part of it.
+    fn signed_at(&self, text: &[u8], family: &Family, now: SystemTime) -> Result<Option<SystemTime>, Rejection> {
+        if !self.is_timestamped() {
+            return Ok(None);
+        }
+        let exact = self.signed.has_timestamp_next_to_body();
+        if !self.tolerance.notices_digits() && !self.unit.is_shaped(text, exact) {
+            return Err(Rejection::malformed("the timestamp is not as long as today's, or no number"));
+        }
+        let unchecked = self.tolerance == Tolerance::InsecureUnchecked && family.timestamp.is_some();
+        match self.unit.read(text, self.tolerance, now) {
+            Err(_) if unchecked => Ok(None),
+            read => read.map(Some),
+        }
+    }
+
+    fn is_timestamped(&self) -> bool {
+        self.form.has_timestamp() || self.families[0].timestamp.is_some() || self.body_timestamp.is_some()
+    }
+
+    /// Adds the headers that make this message one that is accepted.
+    fn sign_message(&self, message: &mut Outgoing, secrets: &SecretSet) -> Result<(), ConfigError> {
+        let family = &self.families[0];
+        let timestamp = self.unit.write(message.unix_millis()?);
+        if let Some(header) = &family.timestamp {
+            message.set_header(&header.name, &timestamp)?;
+        }
+        if let Some(header) = &family.id {
+            let id = message.id.clone();
+            message.set_header(&header.name, &id)?;
+        }
+        if let Some(path) = &self.body_timestamp {
+            set_json_field(message, path, &timestamp)?;
+        }
+        let parts = message.parts();
+        let head = Head::new(&parts, message.signed_at);
+        let url = self.url.as_ref().map(|url| url.of(&head)).transpose();
+        let url = url.map_err(|refused| ConfigError::unsignable(&refused))?;
+        let values = Values {
+            timestamp: timestamp.as_bytes(),
+            id: message.id.as_bytes(),
+            url: url.as_deref().unwrap_or_default(),
+            method: parts.method.as_str(),
+        };
+        let mut signed = Proof::new();
+        self.signed.fill(&mut signed, &values);
+        // Where private keys and public ones are together, the public ones are there to verify.
+        let mut keys: Vec<&Key> = secrets.active(message.signed_at).map(|(_, key)| key).collect();
+        keys.retain(|key| key.can_sign());
+        if keys.is_empty() {
+            keys.push(secrets.first_active(message.signed_at)?);
+        }
+        let value = self.form.write(&timestamp, &keys, |key| key.sign(&signed.message(message.body())))?;
+        message.set_header(&family.signature.name, &value)
+    }
+}
+
+/// Headers that come together.
+#[derive(Clone, Debug)]
+pub(super) struct Family {
+    pub(super) signature: ProofHeader,
+    pub(super) timestamp: Option<ProofHeader>,
+    pub(super) id: Option<ProofHeader>,
+}
+
+/// A header that is part of the proof: once, and not empty.
+#[derive(Clone, Debug)]
+pub(super) struct ProofHeader {
+    pub(super) name: HeaderName,
+    /// Its name, for people.
+    hint: Arc<str>,
+}
+
+impl ProofHeader {
+    pub(super) fn new(name: &str) -> Result<Self, ConfigError> {
+        let name = header_name(name)?;
+        Ok(Self { hint: name.as_str().into(), name })
+    }
+
+    pub(super) fn of<'a>(&self, head: &Head<'a>) -> Result<&'a [u8], Rejection> {
+        head.proof_header(&self.name).map_err(|rejection| rejection.hinting(&self.hint))
+    }
+}

@@ -58,7 +58,7 @@ impl ConfigError {
     }
 
     /// The same error, of the scheme with this name.
-    pub(crate) fn of(self, scheme: &str) -> Self {
+    pub(crate) fn in_scheme(self, scheme: &str) -> Self {
         Self { message: format!("{scheme}: {}", self.message).into(), ..self }
     }
 

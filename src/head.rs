@@ -107,13 +107,13 @@ pub(crate) fn header_name(name: &str) -> Result<HeaderName, ConfigError> {
 /// # Ok::<(), tower_webhook::ConfigError>(())
 /// ```
 #[derive(Clone, PartialEq, Eq)]
-pub struct HeaderPattern(Matching);
+pub struct HeaderPattern(Pattern);
 
 #[derive(Clone, PartialEq, Eq)]
-enum Matching {
-    Name(HeaderName),
+enum Pattern {
+    Exact(HeaderName),
     /// What the names begin with, in lower case.
-    Beginning(Box<str>),
+    Prefix(Box<str>),
 }
 
 impl HeaderPattern {
@@ -123,36 +123,36 @@ impl HeaderPattern {
     /// If no header can have such a name.
     pub fn new(text: &str) -> Result<Self, ConfigError> {
         Ok(Self(match text.strip_suffix('*') {
-            Some("") => Matching::Beginning("".into()),
-            Some(beginning) => Matching::Beginning(header_name(beginning)?.as_str().into()),
-            None => Matching::Name(header_name(text)?),
+            Some("") => Pattern::Prefix("".into()),
+            Some(prefix) => Pattern::Prefix(header_name(prefix)?.as_str().into()),
+            None => Pattern::Exact(header_name(text)?),
         }))
     }
 
     pub(crate) fn name(name: HeaderName) -> Self {
-        Self(Matching::Name(name))
+        Self(Pattern::Exact(name))
     }
 
     /// Whether it is a header of this name.
     #[must_use]
     pub fn matches(&self, name: &HeaderName) -> bool {
         match &self.0 {
-            Matching::Name(exact) => exact == name,
-            Matching::Beginning(beginning) => name.as_str().starts_with(&**beginning),
+            Pattern::Exact(exact) => exact == name,
+            Pattern::Prefix(prefix) => name.as_str().starts_with(&**prefix),
         }
     }
 
     /// Whether it names one header, and not any that begin alike.
     pub(crate) fn is_exact(&self) -> bool {
-        matches!(self.0, Matching::Name(_))
+        matches!(self.0, Pattern::Exact(_))
     }
 }
 
 impl fmt::Display for HeaderPattern {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.0 {
-            Matching::Name(name) => f.write_str(name.as_str()),
-            Matching::Beginning(beginning) => write!(f, "{beginning}*"),
+            Pattern::Exact(name) => f.write_str(name.as_str()),
+            Pattern::Prefix(prefix) => write!(f, "{prefix}*"),
         }
     }
 }

@@ -51,7 +51,7 @@ impl Rejection {
     }
 
     /// The same refusal with a hint that was written when the scheme was built, unless it has one.
-    pub(crate) fn hinting(mut self, hint: &Arc<str>) -> Self {
+    pub(crate) fn with_hint(mut self, hint: &Arc<str>) -> Self {
         if self.detail == Detail::Fixed("") {
             self.detail = Detail::Built(hint.clone());
         }

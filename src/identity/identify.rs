@@ -3,9 +3,9 @@ use std::borrow::Cow;
 use sha2::digest::Output;
 use sha2::{Digest, Sha256};
 
-use super::id_source::IdLink;
-use super::json_body::{self, EnvelopeError, Field, JsonPath};
-use super::value_source::Place;
+use super::id_source::IdCandidate;
+use super::json_body::{self, Field, JsonBodyError, JsonPath};
+use super::value_source::ValueSource;
 use super::{IdSource, TypeSource};
 use crate::head::Head;
 use crate::key::{LONGEST_PART, RESERVED, is_name, is_plain};
@@ -28,8 +28,8 @@ pub(crate) fn identify<'a>(
     signed_id: Option<&'a str>,
 ) -> Result<Identity<'a>, Rejection> {
     // Nearly always, and then in one pass over the body.
-    if let ([IdLink { place: Place::Json(id), typed: false, .. }], [Place::Json(event_type)]) =
-        (&id.links[..], &event_type.places[..])
+    if let ([IdCandidate { source: ValueSource::Json(id), typed: false, .. }], [ValueSource::Json(event_type)]) =
+        (&id.candidates[..], &event_type.sources[..])
     {
         let [id, event_type] = json_body::read(body, [id, event_type]).map_err(unparseable)?;
         let id = match id {
@@ -38,31 +38,31 @@ pub(crate) fn identify<'a>(
             Field::Other(_) => return Err(NOT_TEXT),
         };
         check_id(&id)?;
-        return Ok(Identity { id: Some(id), event_type: shown(event_type.text()) });
+        return Ok(Identity { id: Some(id), event_type: usable_type(event_type.text()) });
     }
-    Reader { head, body, signed_id }.identity(id, event_type)
+    IdentityReader { head, body, signed_id }.identity(id, event_type)
 }
 
 const ABSENT: Rejection = invalid("it is absent: set id_source to where this sender puts it");
 const NOT_TEXT: Rejection = invalid("it is not a string");
 
 /// What ids and types are read from.
-struct Reader<'a, 'h> {
+struct IdentityReader<'a, 'h> {
     head: &'h Head<'a>,
     body: &'a [u8],
     signed_id: Option<&'a str>,
 }
 
 /// What a place has to say of the id.
-enum Found<'a> {
+enum FoundId<'a> {
     Id(Cow<'a, str>),
     /// That there is to be none.
     NoId,
     /// Nothing, and this is why: the refusal, unless there is another place.
-    Nothing(Rejection),
+    Missing(Rejection),
 }
 
-impl<'a> Reader<'a, '_> {
+impl<'a> IdentityReader<'a, '_> {
     /// Apart from the usual case, which would otherwise make room for all of this.
     #[inline(never)]
     fn identity(&self, id: &IdSource, event_type: &TypeSource) -> Result<Identity<'a>, Rejection> {
@@ -71,74 +71,76 @@ impl<'a> Reader<'a, '_> {
     }
 
     fn event_type(&self, source: &TypeSource) -> Option<Cow<'a, str>> {
-        source.places.iter().find_map(|place| shown(self.type_at(place)))
+        source.sources.iter().find_map(|source| usable_type(self.type_at(source)))
     }
 
-    fn type_at(&self, place: &Place) -> Option<Cow<'a, str>> {
-        match place {
-            Place::Json(path) => {
+    fn type_at(&self, source: &ValueSource) -> Option<Cow<'a, str>> {
+        match source {
+            ValueSource::Json(path) => {
                 // A type alone is no reason to demand JSON.
                 let [field] = json_body::read(self.body, [path]).ok()?;
                 field.text()
             }
-            Place::Header(name) => self.head.text_header(name).map(Cow::Borrowed),
-            Place::Closure(name) => name(self.head, self.body).map(Cow::Owned),
-            Place::BodyClosure(name) => name(self.body).map(Cow::Owned),
-            Place::BodyDigest | Place::Scheme | Place::Nowhere => None,
+            ValueSource::Header(name) => self.head.text_header(name).map(Cow::Borrowed),
+            ValueSource::Closure(name) => name(self.head, self.body).map(Cow::Owned),
+            ValueSource::BodyClosure(name) => name(self.body).map(Cow::Owned),
+            ValueSource::BodyDigest | ValueSource::SignedId | ValueSource::NoId => None,
         }
     }
 
     /// The first id of the chain. What it finds unusable it refuses, and does not pass over.
     fn id(&self, source: &IdSource, event_type: Option<&str>) -> Result<Option<Cow<'a, str>>, Rejection> {
         let mut refusal = ABSENT;
-        for link in &source.links {
-            match self.id_at(link, event_type)? {
-                Found::NoId => return Ok(None),
-                Found::Nothing(why) => refusal = why,
-                Found::Id(id) => {
+        for candidate in &source.candidates {
+            match self.id_at(candidate, event_type)? {
+                FoundId::NoId => return Ok(None),
+                FoundId::Missing(why) => refusal = why,
+                FoundId::Id(id) => {
                     check_id(&id)?;
-                    return link.complete(id, event_type).map(Some);
+                    return candidate.complete(id, event_type).map(Some);
                 }
             }
         }
         Err(refusal)
     }
 
-    fn id_at(&self, link: &IdLink, event_type: Option<&str>) -> Result<Found<'a>, Rejection> {
-        let id = match &link.place {
-            Place::Json(path) => return self.json_id(path),
-            Place::Header(name) => match self.head.text_header(name) {
+    fn id_at(&self, candidate: &IdCandidate, event_type: Option<&str>) -> Result<FoundId<'a>, Rejection> {
+        let id = match &candidate.source {
+            ValueSource::Json(path) => return self.json_id(path),
+            ValueSource::Header(name) => match self.head.text_header(name) {
                 None if self.head.headers().contains_key(name) => {
                     return Err(invalid("its header came more than once, or is not visible ascii"));
                 }
                 id => id.map(Cow::Borrowed),
             },
-            Place::Closure(name) => name(self.head, self.body).map(Cow::Owned),
-            Place::BodyClosure(name) => name(self.body).map(Cow::Owned),
-            Place::BodyDigest if link.typed => Some(Cow::Owned(hex::encode(typed_digest(event_type, self.body)))),
-            Place::BodyDigest => Some(Cow::Owned(hex::encode(Sha256::digest(self.body)))),
-            Place::Scheme => self.signed_id.map(Cow::Borrowed),
-            Place::Nowhere => return Ok(Found::NoId),
+            ValueSource::Closure(name) => name(self.head, self.body).map(Cow::Owned),
+            ValueSource::BodyClosure(name) => name(self.body).map(Cow::Owned),
+            ValueSource::BodyDigest if candidate.typed => {
+                Some(Cow::Owned(hex::encode(typed_digest(event_type, self.body))))
+            }
+            ValueSource::BodyDigest => Some(Cow::Owned(hex::encode(Sha256::digest(self.body)))),
+            ValueSource::SignedId => self.signed_id.map(Cow::Borrowed),
+            ValueSource::NoId => return Ok(FoundId::NoId),
         };
-        Ok(id.map_or(Found::Nothing(ABSENT), Found::Id))
+        Ok(id.map_or(FoundId::Missing(ABSENT), FoundId::Id))
     }
 
-    fn json_id(&self, path: &JsonPath) -> Result<Found<'a>, Rejection> {
+    fn json_id(&self, path: &JsonPath) -> Result<FoundId<'a>, Rejection> {
         match json_body::read(self.body, [path]) {
-            Ok([Field::Text(id)]) => Ok(Found::Id(id)),
-            Ok([Field::Absent]) => Ok(Found::Nothing(ABSENT)),
+            Ok([Field::Text(id)]) => Ok(FoundId::Id(id)),
+            Ok([Field::Absent]) => Ok(FoundId::Missing(ABSENT)),
             Ok([Field::Other(_)]) => Err(NOT_TEXT),
             // The id is there, and more than once.
-            Err(error @ EnvelopeError::RepeatedKey) => Err(unparseable(error)),
-            Err(error) => Ok(Found::Nothing(unparseable(error))),
+            Err(error @ JsonBodyError::RepeatedKey) => Err(unparseable(error)),
+            Err(error) => Ok(FoundId::Missing(unparseable(error))),
         }
     }
 }
 
-impl IdLink {
+impl IdCandidate {
     /// The id together with the type, where that is asked for: lengths first, so that no two pairs read the same.
     fn complete<'a>(&self, id: Cow<'a, str>, event_type: Option<&str>) -> Result<Cow<'a, str>, Rejection> {
-        if !self.typed || matches!(self.place, Place::BodyDigest) {
+        if !self.typed || matches!(self.source, ValueSource::BodyDigest) {
             return Ok(id);
         }
         let event_type = event_type.unwrap_or_default();
@@ -152,7 +154,7 @@ impl IdLink {
 
 /// A type is for people and for dispatch: one that cannot be shown is as good as none, and no reason to refuse.
 #[inline(always)]
-fn shown(event_type: Option<Cow<'_, str>>) -> Option<Cow<'_, str>> {
+fn usable_type(event_type: Option<Cow<'_, str>>) -> Option<Cow<'_, str>> {
     match event_type {
         Some(text) if is_name(&text) => Some(text),
         _ => None,
@@ -186,7 +188,7 @@ const fn invalid(detail: &'static str) -> Rejection {
     Rejection::with_detail(RejectionKind::InvalidId, detail)
 }
 
-fn unparseable(error: EnvelopeError) -> Rejection {
+fn unparseable(error: JsonBodyError) -> Rejection {
     Rejection::with_detail(RejectionKind::MalformedBody, error.explanation())
 }
 

@@ -6,14 +6,14 @@ use std::error::Error;
 use std::fmt;
 use std::iter;
 
-use super::json_scanner::{JsonError, Scanner};
+use super::json_scanner::{ScanError, Scanner};
 
 /// Reads the fields at `paths`, in their order, from a body that must be one valid JSON text.
 ///
 /// The whole body is checked, also after the last field is found. Keys are compared unescaped.
-pub(crate) fn read<'a, const N: usize>(body: &'a [u8], paths: [&JsonPath; N]) -> Result<[Field<'a>; N], EnvelopeError> {
-    let text = std::str::from_utf8(body).map_err(|_| EnvelopeError::NotUtf8)?;
-    let mut reader = Reader { scanner: Scanner::new(text), paths, fields: [const { Field::Absent }; N] };
+pub(crate) fn read<'a, const N: usize>(body: &'a [u8], paths: [&JsonPath; N]) -> Result<[Field<'a>; N], JsonBodyError> {
+    let text = std::str::from_utf8(body).map_err(|_| JsonBodyError::NotUtf8)?;
+    let mut reader = FieldReader { scanner: Scanner::new(text), paths, fields: [const { Field::Absent }; N] };
     reader.document()?;
     Ok(reader.fields)
 }
@@ -62,7 +62,7 @@ impl<'a> Field<'a> {
 
 /// Why a body is not an event's.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum EnvelopeError {
+pub(crate) enum JsonBodyError {
     /// There is nothing but white space.
     Empty,
     /// The bytes are no text.
@@ -78,7 +78,7 @@ pub(crate) enum EnvelopeError {
     RepeatedKey,
 }
 
-impl EnvelopeError {
+impl JsonBodyError {
     /// What is wrong, for the receiver's operator; nothing in it comes from the body.
     pub(crate) const fn explanation(&self) -> &'static str {
         match self {
@@ -91,7 +91,7 @@ impl EnvelopeError {
     }
 }
 
-impl fmt::Display for EnvelopeError {
+impl fmt::Display for JsonBodyError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(self.explanation())?;
         match self {
@@ -101,18 +101,18 @@ impl fmt::Display for EnvelopeError {
     }
 }
 
-impl Error for EnvelopeError {}
+impl Error for JsonBodyError {}
 
-impl From<JsonError> for EnvelopeError {
-    fn from(error: JsonError) -> Self {
+impl From<ScanError> for JsonBodyError {
+    fn from(error: ScanError) -> Self {
         match error {
-            JsonError::Syntax { offset } => Self::Syntax { offset },
-            JsonError::TooDeep => Self::TooDeep,
+            ScanError::Syntax { offset } => Self::Syntax { offset },
+            ScanError::TooDeep => Self::TooDeep,
         }
     }
 }
 
-struct Reader<'a, 'p, const N: usize> {
+struct FieldReader<'a, 'p, const N: usize> {
     scanner: Scanner<'a>,
     paths: [&'p JsonPath; N],
     fields: [Field<'a>; N],
@@ -121,25 +121,25 @@ struct Reader<'a, 'p, const N: usize> {
 /// For each path, whether it leads here.
 type Followed<const N: usize> = [bool; N];
 
-impl<'a, const N: usize> Reader<'a, '_, N> {
-    fn document(&mut self) -> Result<(), EnvelopeError> {
+impl<'a, const N: usize> FieldReader<'a, '_, N> {
+    fn document(&mut self) -> Result<(), JsonBodyError> {
         match self.scanner.peek_token() {
             b'{' => self.object([true; N], 0)?,
-            _ if self.scanner.at_end() => return Err(EnvelopeError::Empty),
+            _ if self.scanner.at_end() => return Err(JsonBodyError::Empty),
             _ => self.scanner.skip_value()?,
         }
         Ok(self.scanner.end()?)
     }
 
     /// Reads the object that the `followed` paths lead to. It calls itself once per key of a path, so never deeply.
-    fn object(&mut self, followed: Followed<N>, level: usize) -> Result<(), EnvelopeError> {
+    fn object(&mut self, followed: Followed<N>, level: usize) -> Result<(), JsonBodyError> {
         let mut seen = [false; N];
         let mut more = self.scanner.begin_value()?;
         while more {
             let key = self.scanner.key()?;
             let named: Followed<N> = array::from_fn(|i| followed[i] && self.paths[i].names(level, &key));
             if (0..N).any(|i| named[i] && seen[i]) {
-                return Err(EnvelopeError::RepeatedKey);
+                return Err(JsonBodyError::RepeatedKey);
             }
             seen = array::from_fn(|i| seen[i] || named[i]);
             self.member(named, level)?;
@@ -149,7 +149,7 @@ impl<'a, const N: usize> Reader<'a, '_, N> {
     }
 
     /// Reads the value of a key that stands at `level` in the `named` paths.
-    fn member(&mut self, named: Followed<N>, level: usize) -> Result<(), EnvelopeError> {
+    fn member(&mut self, named: Followed<N>, level: usize) -> Result<(), JsonBodyError> {
         if named == [false; N] {
             return Ok(self.scanner.skip_value()?);
         }

@@ -7,26 +7,26 @@ use std::borrow::Cow;
 
 /// Why a text is not JSON that this crate reads.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum JsonError {
+pub(super) enum ScanError {
     /// The grammar breaks at this byte.
     Syntax { offset: usize },
     /// More than 127 arrays and objects are open at once.
     TooDeep,
 }
 
-type Result<T> = std::result::Result<T, JsonError>;
+type Result<T> = std::result::Result<T, ScanError>;
 
 /// A place in a JSON text, and what is open there.
 #[derive(Clone, Copy)]
 pub(super) struct Scanner<'a> {
     text: &'a str,
     rest: &'a [u8],
-    open: Open,
+    nesting: Nesting,
 }
 
 impl<'a> Scanner<'a> {
     pub(super) fn new(text: &'a str) -> Self {
-        Self { text, rest: text.as_bytes(), open: Open::NOTHING }
+        Self { text, rest: text.as_bytes(), nesting: Nesting::NONE }
     }
 
     /// The first byte of the next token, which is not consumed. NUL, which starts no token, stands for the end.
@@ -57,8 +57,8 @@ impl<'a> Scanner<'a> {
     pub(super) fn begin_value(&mut self) -> Result<bool> {
         match self.peek_token() {
             b'"' => self.skip_quoted()?,
-            b'{' => return self.begin_items(self.open.object()),
-            b'[' => return self.begin_items(self.open.array()),
+            b'{' => return self.begin_items(self.nesting.object()),
+            b'[' => return self.begin_items(self.nesting.array()),
             b'-' | b'0'..=b'9' => self.skip_number()?,
             b't' => self.skip_literal(b"true")?,
             b'f' => self.skip_literal(b"false")?,
@@ -72,14 +72,14 @@ impl<'a> Scanner<'a> {
     #[inline(always)]
     pub(super) fn next_item(&mut self) -> Result<bool> {
         let token = self.peek_token();
-        if token != b',' && token != self.open.closing() {
+        if token != b',' && token != self.nesting.closing() {
             return Err(self.syntax());
         }
         self.advance(1);
         if token == b',' {
             return Ok(true);
         }
-        self.open = self.open.closed();
+        self.nesting = self.nesting.closed();
         Ok(false)
     }
 
@@ -117,13 +117,13 @@ impl<'a> Scanner<'a> {
         let mut here = *self;
         let mut inside = here.begin_value()?;
         while inside {
-            if here.open.in_object() {
+            if here.nesting.in_object() {
                 here.skip_key()?;
             }
             inside = here.begin_value()?;
             while !inside {
                 inside = here.next_item()?;
-                if !inside && here.open == self.open {
+                if !inside && here.nesting == self.nesting {
                     break;
                 }
             }
@@ -133,14 +133,14 @@ impl<'a> Scanner<'a> {
     }
 
     #[inline(always)]
-    fn begin_items(&mut self, opened: Option<Open>) -> Result<bool> {
-        let opened = opened.ok_or(JsonError::TooDeep)?;
+    fn begin_items(&mut self, opened: Option<Nesting>) -> Result<bool> {
+        let opened = opened.ok_or(ScanError::TooDeep)?;
         self.advance(1);
         if self.peek_token() == opened.closing() {
             self.advance(1);
             return Ok(false);
         }
-        self.open = opened;
+        self.nesting = opened;
         Ok(true)
     }
 
@@ -313,17 +313,17 @@ impl<'a> Scanner<'a> {
     }
 
     #[inline(always)]
-    fn syntax(&self) -> JsonError {
-        JsonError::Syntax { offset: self.offset() }
+    fn syntax(&self) -> ScanError {
+        ScanError::Syntax { offset: self.offset() }
     }
 }
 
 /// The arrays and objects that are open: one bit each, the innermost lowest, below a bit that marks the bottom.
 #[derive(Clone, Copy, PartialEq, Eq)]
-struct Open(u128);
+struct Nesting(u128);
 
-impl Open {
-    const NOTHING: Self = Self(1);
+impl Nesting {
+    const NONE: Self = Self(1);
 
     /// `None` when 127 are open. `serde_json` stops there too: deeper bodies would only fail later, in the handler.
     #[inline(always)]

@@ -2,7 +2,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use super::json_body::JsonPath;
-use super::value_source::{Coverage, Place, chain};
+use super::value_source::{Coverage, ValueSource, write_chain};
 use crate::error::ConfigError;
 use crate::head::Head;
 
@@ -15,7 +15,7 @@ use crate::head::Head;
 /// Its `Display` says it in words.
 #[derive(Clone)]
 pub struct TypeSource {
-    pub(super) places: Vec<Place>,
+    pub(super) sources: Vec<ValueSource>,
 }
 
 impl TypeSource {
@@ -24,7 +24,7 @@ impl TypeSource {
     /// # Errors
     /// When the path is empty, has an empty key or more than eight.
     pub fn json(path: &str) -> Result<Self, ConfigError> {
-        Ok(Self::place(Place::json(path)?))
+        Ok(Self::from_source(ValueSource::json(path)?))
     }
 
     /// A header, such as `X-GitHub-Event`. Not signed.
@@ -32,55 +32,55 @@ impl TypeSource {
     /// # Errors
     /// When that is not the name of a header.
     pub fn header(name: &str) -> Result<Self, ConfigError> {
-        Ok(Self::place(Place::header(name)?))
+        Ok(Self::from_source(ValueSource::header(name)?))
     }
 
     /// Whatever `name` makes of the delivery. It sees headers, so it counts as not signed.
     pub fn by(name: impl Fn(&Head<'_>, &[u8]) -> Option<String> + Send + Sync + 'static) -> Self {
-        Self::place(Place::Closure(Arc::new(name)))
+        Self::from_source(ValueSource::Closure(Arc::new(name)))
     }
 
     /// Whatever `name` makes of the body. Signed, if the body is.
     pub fn by_body(name: impl Fn(&[u8]) -> Option<String> + Send + Sync + 'static) -> Self {
-        Self::place(Place::BodyClosure(Arc::new(name)))
+        Self::from_source(ValueSource::BodyClosure(Arc::new(name)))
     }
 
     /// Tries `other` where this finds no type that can be used: one of 1 to 255 bytes, without control characters.
     #[must_use]
     pub fn or(mut self, other: Self) -> Self {
-        self.places.extend(other.places);
+        self.sources.extend(other.sources);
         self
     }
 
     /// A key at the top of the JSON body.
     pub(crate) fn key(name: &str) -> Self {
-        Self::place(Place::Json(JsonPath::key(name)))
+        Self::from_source(ValueSource::Json(JsonPath::key(name)))
     }
 
     /// Events have no type.
     #[must_use]
     pub const fn none() -> Self {
-        Self { places: Vec::new() }
+        Self { sources: Vec::new() }
     }
 
     /// Whether a type from here is signed, of a delivery of which this much is: in a chain, one from any of its places.
     pub(crate) fn is_authenticated_by(&self, coverage: Coverage) -> bool {
-        self.places.iter().all(|place| !is_unsigned(place) && place.is_within(coverage))
+        self.sources.iter().all(|source| !is_unsigned(source) && source.is_covered_by(coverage))
     }
 
     /// Whether one of its places is this header.
     pub(crate) fn reads(&self, name: &http::HeaderName) -> bool {
-        self.places.iter().any(|place| place.header_name() == Some(name))
+        self.sources.iter().any(|source| source.header_name() == Some(name))
     }
 
     /// The header that a sender puts the type into.
     #[cfg(feature = "testing")]
     pub(crate) fn sent_header(&self) -> Option<&http::HeaderName> {
-        self.places.iter().find_map(Place::header_name)
+        self.sources.iter().find_map(ValueSource::header_name)
     }
 
-    fn place(place: Place) -> Self {
-        Self { places: vec![place] }
+    fn from_source(source: ValueSource) -> Self {
+        Self { sources: vec![source] }
     }
 }
 
@@ -91,16 +91,16 @@ impl Default for TypeSource {
 }
 
 /// Whether it is one that no signature covers.
-fn is_unsigned(place: &Place) -> bool {
-    matches!(place, Place::Header(_) | Place::Closure(_))
+fn is_unsigned(source: &ValueSource) -> bool {
+    matches!(source, ValueSource::Header(_) | ValueSource::Closure(_))
 }
 
 impl fmt::Display for TypeSource {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let words = |place: &Place| format!("{place}{}", if is_unsigned(place) { " (unsigned)" } else { "" });
-        match &self.places[..] {
+        let words = |source: &ValueSource| format!("{source}{}", if is_unsigned(source) { " (unsigned)" } else { "" });
+        match &self.sources[..] {
             [] => f.write_str("none"),
-            places => chain(f, &places.iter().map(words).collect::<Vec<_>>()),
+            sources => write_chain(f, &sources.iter().map(words).collect::<Vec<_>>()),
         }
     }
 }

@@ -18,28 +18,28 @@ pub(crate) enum Coverage {
 }
 
 /// Names the event that a delivery carries, from its head and its verified body.
-pub(super) type Namer = dyn Fn(&Head<'_>, &[u8]) -> Option<String> + Send + Sync;
+pub(super) type ReadDelivery = dyn Fn(&Head<'_>, &[u8]) -> Option<String> + Send + Sync;
 
 /// The same, from the body alone.
-pub(super) type BodyNamer = dyn Fn(&[u8]) -> Option<String> + Send + Sync;
+pub(super) type ReadBody = dyn Fn(&[u8]) -> Option<String> + Send + Sync;
 
 /// One place where an id or a type may be.
 #[derive(Clone)]
-pub(super) enum Place {
+pub(super) enum ValueSource {
     Json(JsonPath),
     Header(HeaderName),
-    Closure(Arc<Namer>),
+    Closure(Arc<ReadDelivery>),
     /// Only of types: a closure that sees no header.
-    BodyClosure(Arc<BodyNamer>),
+    BodyClosure(Arc<ReadBody>),
     /// Only of ids: the digest of the body.
     BodyDigest,
     /// Only of ids: what the scheme took out of what it verified.
-    Scheme,
+    SignedId,
     /// Only of ids: there is to be none.
-    Nowhere,
+    NoId,
 }
 
-impl Place {
+impl ValueSource {
     pub(super) fn json(path: &str) -> Result<Self, ConfigError> {
         json_path(path).map(Self::Json)
     }
@@ -49,10 +49,10 @@ impl Place {
     }
 
     /// Whether what is signed can have what is found here in it.
-    pub(super) fn is_within(&self, coverage: Coverage) -> bool {
+    pub(super) fn is_covered_by(&self, coverage: Coverage) -> bool {
         match self {
-            Self::Nowhere => true,
-            Self::Scheme => coverage >= Coverage::Message,
+            Self::NoId => true,
+            Self::SignedId => coverage >= Coverage::Message,
             Self::Json(_) | Self::Header(_) | Self::Closure(_) | Self::BodyClosure(_) | Self::BodyDigest => {
                 coverage == Coverage::Body
             }
@@ -75,21 +75,21 @@ pub(crate) fn json_path(path: &str) -> Result<JsonPath, ConfigError> {
     })
 }
 
-impl fmt::Display for Place {
+impl fmt::Display for ValueSource {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Json(path) => write!(f, "json {}", path.as_str()),
             Self::Header(name) => write!(f, "header {name}"),
             Self::Closure(_) | Self::BodyClosure(_) => f.write_str("closure"),
             Self::BodyDigest => f.write_str("digest of the body"),
-            Self::Scheme => f.write_str("signed id of the scheme"),
-            Self::Nowhere => f.write_str("none"),
+            Self::SignedId => f.write_str("signed id of the scheme"),
+            Self::NoId => f.write_str("none"),
         }
     }
 }
 
 /// The links of a chain in words, in the order in which they are tried.
-pub(super) fn chain(f: &mut fmt::Formatter<'_>, links: &[impl fmt::Display]) -> fmt::Result {
+pub(super) fn write_chain(f: &mut fmt::Formatter<'_>, links: &[impl fmt::Display]) -> fmt::Result {
     for (index, link) in links.iter().enumerate() {
         let before = if index == 0 { "" } else { " or " };
         write!(f, "{before}{link}")?;

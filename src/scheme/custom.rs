@@ -40,7 +40,7 @@ pub struct Custom {
     sign: Option<Arc<Sign>>,
     profile: Profile,
     signs: &'static str,
-    demanded: Option<HeaderName>,
+    required: Option<HeaderName>,
 }
 
 #[derive(Clone)]
@@ -67,7 +67,7 @@ impl Custom {
     }
 
     fn new(name: Arc<str>, secrets: Secrets, read: Read) -> Self {
-        Self { name, secrets, read, sign: None, profile: Profile::default(), signs: "a closure", demanded: None }
+        Self { name, secrets, read, sign: None, profile: Profile::default(), signs: "a closure", required: None }
     }
 
     /// How the sender signs: what the testing kit needs in order to play it.
@@ -82,8 +82,8 @@ impl Custom {
 
     /// Refuses deliveries without this header, before their body is read. It counts as a proof: an inbox does not keep it.
     #[must_use]
-    pub fn demanding(mut self, header: HeaderName) -> Self {
-        self.demanded = Some(header);
+    pub fn required_header(mut self, header: HeaderName) -> Self {
+        self.required = Some(header);
         self
     }
 
@@ -112,7 +112,7 @@ impl Scheme for Custom {
     }
 
     fn read(&self, head: &Head<'_>) -> Result<Proof, Rejection> {
-        self.demanded.as_ref().map(|name| head.proof_header(name)).transpose()?;
+        self.required.as_ref().map(|name| head.proof_header(name)).transpose()?;
         match &self.read {
             Read::Head(read) => read(head),
             Read::Body(_) => Ok(Proof::in_body()),
@@ -134,7 +134,7 @@ impl Scheme for Custom {
     }
 
     fn profile(&self) -> Profile {
-        self.profile.clone().proof_headers(self.demanded.clone())
+        self.profile.clone().proof_headers(self.required.clone())
     }
 
     fn signs(&self) -> String {

@@ -24,12 +24,12 @@ pub struct Proof {
     first: Option<Signature>,
     more: Vec<Signature>,
     offered: usize,
-    before: Short,
-    after: Short,
+    prefix: SmallBytes,
+    suffix: SmallBytes,
     covers: Covers,
     timestamp: Option<SystemTime>,
     id: Option<Box<str>>,
-    otherwise: Option<Box<Proof>>,
+    alternative: Option<Box<Proof>>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -51,12 +51,12 @@ impl Proof {
             first: None,
             more: Vec::new(),
             offered: 0,
-            before: Short::default(),
-            after: Short::default(),
+            prefix: SmallBytes::default(),
+            suffix: SmallBytes::default(),
             covers: Covers::Body,
             timestamp: None,
             id: None,
-            otherwise: None,
+            alternative: None,
         }
     }
 
@@ -85,16 +85,16 @@ impl Proof {
     /// What is signed before the body.
     #[must_use]
     pub fn prefix(mut self, bytes: &[u8]) -> Self {
-        self.before = Short::default();
-        self.before.push(bytes);
+        self.prefix = SmallBytes::default();
+        self.prefix.push(bytes);
         self
     }
 
     /// What is signed after the body.
     #[must_use]
     pub fn suffix(mut self, bytes: &[u8]) -> Self {
-        self.after = Short::default();
-        self.after.push(bytes);
+        self.suffix = SmallBytes::default();
+        self.suffix.push(bytes);
         self
     }
 
@@ -115,7 +115,7 @@ impl Proof {
     /// Accepts `other` as well, where a sender may have signed one of several messages.
     #[must_use]
     pub fn or(mut self, other: Self) -> Self {
-        self.otherwise = Some(match self.otherwise.take() {
+        self.alternative = Some(match self.alternative.take() {
             Some(next) => Box::new(next.or(other)),
             None => Box::new(other),
         });
@@ -124,15 +124,15 @@ impl Proof {
 
     /// Adds a signature. One that `text` does not spell exactly cannot match; it only counts towards the cap.
     pub fn add(&mut self, algorithm: Algorithm, encoding: Encoding, text: &[u8]) {
-        self.offer(encoding.signature(algorithm, text));
+        self.push_signature(encoding.signature(algorithm, text));
     }
 
     /// Adds a signature that was decoded elsewhere.
     pub fn add_bytes(&mut self, algorithm: Algorithm, bytes: &[u8]) {
-        self.offer(Signature::new(algorithm, bytes));
+        self.push_signature(Signature::new(algorithm, bytes));
     }
 
-    pub(super) fn offer(&mut self, signature: Option<Signature>) {
+    pub(super) fn push_signature(&mut self, signature: Option<Signature>) {
         self.offered += 1;
         match (signature, self.first) {
             (None, _) => {}
@@ -141,15 +141,15 @@ impl Proof {
         }
     }
 
-    pub(super) fn before_mut(&mut self) -> &mut Short {
-        &mut self.before
+    pub(super) fn prefix_mut(&mut self) -> &mut SmallBytes {
+        &mut self.prefix
     }
 
-    pub(super) fn after_mut(&mut self) -> &mut Short {
-        &mut self.after
+    pub(super) fn suffix_mut(&mut self) -> &mut SmallBytes {
+        &mut self.suffix
     }
 
-    pub(super) fn sign_nothing_of_the_body(&mut self) {
+    pub(super) fn exclude_body(&mut self) {
         self.covers = Covers::Message;
     }
 
@@ -159,15 +159,15 @@ impl Proof {
 
     /// Whether there is something in it to compare with, or in one of its alternatives, and nowhere too much.
     pub(crate) fn check(&self) -> Result<(), Rejection> {
-        let Some(otherwise) = &self.otherwise else { return self.check_alone() };
-        match (self.check_alone(), otherwise.check()) {
+        let Some(alternative) = &self.alternative else { return self.check_signatures() };
+        match (self.check_signatures(), alternative.check()) {
             (Err(rejection), Err(_)) => Err(rejection),
-            _ if self.is_excessive() || otherwise.is_excessive() => Err(TOO_MANY),
+            _ if self.is_excessive() || alternative.is_excessive() => Err(TOO_MANY),
             _ => Ok(()),
         }
     }
 
-    fn check_alone(&self) -> Result<(), Rejection> {
+    fn check_signatures(&self) -> Result<(), Rejection> {
         if self.covers == Covers::Unknown {
             return Ok(());
         }
@@ -185,7 +185,7 @@ impl Proof {
         let asymmetric = |signature: &&Signature| matches!(signature, Signature::Asymmetric(..));
         let excessive = self.offered > MOST_SIGNATURES
             || !self.more.is_empty() && self.signatures().filter(asymmetric).count() > MOST_ASYMMETRIC;
-        excessive || self.otherwise.as_ref().is_some_and(|otherwise| otherwise.is_excessive())
+        excessive || self.alternative.as_ref().is_some_and(|alternative| alternative.is_excessive())
     }
 
     pub(super) fn signatures(&self) -> impl Iterator<Item = &Signature> {
@@ -194,13 +194,13 @@ impl Proof {
 
     /// Whether the body is needed to know what is claimed.
     pub(super) fn is_in_body(&self) -> bool {
-        self.covers == Covers::Unknown || self.otherwise.as_ref().is_some_and(|otherwise| otherwise.is_in_body())
+        self.covers == Covers::Unknown || self.alternative.as_ref().is_some_and(|alternative| alternative.is_in_body())
     }
 
     /// The signed message in parts, given the body.
     pub(super) fn message<'a>(&'a self, body: &'a [u8]) -> [&'a [u8]; 3] {
         let body = if self.covers == Covers::Body { body } else { &[] };
-        [&self.before, body, &self.after]
+        [&self.prefix, body, &self.suffix]
     }
 
     pub(super) fn covers_body(&self) -> bool {
@@ -223,8 +223,8 @@ impl Proof {
         self.id.take()
     }
 
-    pub(super) fn take_otherwise(&mut self) -> Option<Box<Self>> {
-        self.otherwise.take()
+    pub(super) fn take_alternative(&mut self) -> Option<Box<Self>> {
+        self.alternative.take()
     }
 }
 
@@ -250,12 +250,12 @@ const INLINE: usize = 22;
 
 /// A few bytes in place, or more of them on the heap.
 #[derive(Clone)]
-pub(super) enum Short {
+pub(super) enum SmallBytes {
     Inline { bytes: [u8; INLINE], length: u8 },
     Heap(Vec<u8>),
 }
 
-impl Short {
+impl SmallBytes {
     /// Adds `more` at the end.
     pub(super) fn push(&mut self, more: &[u8]) {
         match self {
@@ -274,13 +274,13 @@ impl Short {
     }
 }
 
-impl Default for Short {
+impl Default for SmallBytes {
     fn default() -> Self {
         Self::Inline { bytes: [0; INLINE], length: 0 }
     }
 }
 
-impl Deref for Short {
+impl Deref for SmallBytes {
     type Target = [u8];
 
     fn deref(&self) -> &[u8] {
@@ -307,7 +307,7 @@ mod tests {
         for length in [0, 1, INLINE - 1, INLINE, INLINE + 1, 1_000] {
             let bytes: Vec<u8> = (0..length).map(|n| n as u8).collect();
             let (head, tail) = bytes.split_at(length / 2);
-            let mut short = Short::default();
+            let mut short = SmallBytes::default();
             short.push(head);
             short.push(tail);
             assert_eq!(*short, bytes);

@@ -16,13 +16,13 @@ use crate::rejection::Rejection;
 #[derive(Clone)]
 pub(super) struct PublicUrl {
     text: Box<str>,
-    given: Given,
+    configured: Configured,
     /// Characters that the sender does not escape in what it signs, though they are in the URL.
     unescaped: &'static str,
 }
 
 #[derive(Clone, Copy)]
-enum Given {
+enum Configured {
     Origin,
     Path,
     Everything,
@@ -42,16 +42,16 @@ impl PublicUrl {
             return Err(refused());
         }
         let after_scheme = text.split_once("://").map_or("", |(_, rest)| rest);
-        let given = match (after_scheme.contains('/'), uri.query()) {
-            (_, Some(_)) => Given::Everything,
-            (true, None) => Given::Path,
-            (false, None) => Given::Origin,
+        let configured = match (after_scheme.contains('/'), uri.query()) {
+            (_, Some(_)) => Configured::Everything,
+            (true, None) => Configured::Path,
+            (false, None) => Configured::Origin,
         };
-        Ok(Self { text: text.into(), given, unescaped: "" })
+        Ok(Self { text: text.into(), configured, unescaped: "" })
     }
 
     /// The same URL, for a sender that signs it with these characters unescaped.
-    pub(super) fn unescaping(mut self, characters: &'static str) -> Self {
+    pub(super) fn with_unescaped(mut self, characters: &'static str) -> Self {
         self.unescaped = characters;
         self
     }
@@ -60,8 +60,8 @@ impl PublicUrl {
     ///
     /// What is taken from the request must be what a URL can be: the server lets through more, and the beginning of a JSON body
     /// could become the end of the query, where nothing that is signed stands between the two.
-    pub(super) fn of(&self, head: &Head<'_>) -> Result<Cow<'_, str>, Rejection> {
-        let url = self.sent_to(head);
+    pub(super) fn for_request(&self, head: &Head<'_>) -> Result<Cow<'_, str>, Rejection> {
+        let url = self.request_url(head);
         if matches!(url, Cow::Owned(_)) && !head.uri().path_and_query().is_none_or(|rest| is_strict(rest.as_str())) {
             return Err(NOT_A_URL);
         }
@@ -71,12 +71,12 @@ impl PublicUrl {
         })
     }
 
-    fn sent_to(&self, head: &Head<'_>) -> Cow<'_, str> {
+    fn request_url(&self, head: &Head<'_>) -> Cow<'_, str> {
         let uri = head.uri();
-        match (self.given, uri.query()) {
-            (Given::Everything, _) | (Given::Path, None) => Cow::Borrowed(&self.text),
-            (Given::Path, Some(query)) => Cow::Owned(format!("{}?{query}", self.text)),
-            (Given::Origin, _) => {
+        match (self.configured, uri.query()) {
+            (Configured::Everything, _) | (Configured::Path, None) => Cow::Borrowed(&self.text),
+            (Configured::Path, Some(query)) => Cow::Owned(format!("{}?{query}", self.text)),
+            (Configured::Origin, _) => {
                 let rest = uri.path_and_query().map_or("/", http::uri::PathAndQuery::as_str);
                 Cow::Owned(format!("{}{rest}", self.text))
             }
@@ -139,7 +139,7 @@ mod tests {
         ] {
             let (parts, ()) = http::Request::builder().uri(request).body(()).expect("a request").into_parts();
             let head = Head::new(&parts, SystemTime::UNIX_EPOCH);
-            assert_eq!(PublicUrl::new(given).expect("a url").of(&head).expect("a url"), expected);
+            assert_eq!(PublicUrl::new(given).expect("a url").for_request(&head).expect("a url"), expected);
         }
     }
 
@@ -150,9 +150,9 @@ mod tests {
             let (parts, ()) = request.into_parts();
             let head = Head::new(&parts, SystemTime::UNIX_EPOCH);
             for given in ["https://a.example", "https://a.example/hook"] {
-                assert!(PublicUrl::new(given).expect("a url").of(&head).is_err(), "{query}");
+                assert!(PublicUrl::new(given).expect("a url").for_request(&head).is_err(), "{query}");
             }
-            assert!(PublicUrl::new("https://a.example/hook?x=1").expect("a url").of(&head).is_ok());
+            assert!(PublicUrl::new("https://a.example/hook?x=1").expect("a url").for_request(&head).is_ok());
         }
     }
 

@@ -26,7 +26,7 @@ impl From<Duration> for Tolerance {
 
 impl Tolerance {
     /// Whether a timestamp with a digit more or less would be noticed: three years is far from a tenth of now.
-    pub(super) fn notices_digits(self) -> bool {
+    pub(super) fn detects_moved_digits(self) -> bool {
         matches!(self, Self::Within(allowed) if allowed < Duration::from_secs(100_000_000))
     }
 
@@ -58,12 +58,12 @@ impl Tolerance {
 
 /// What a timestamp counts since 1970.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Unit {
+pub(super) enum TimestampUnit {
     Seconds,
     Millis,
 }
 
-impl Unit {
+impl TimestampUnit {
     pub(super) fn write(self, unix_millis: u128) -> String {
         match self {
             Self::Seconds => (unix_millis / 1_000).to_string(),
@@ -79,7 +79,7 @@ impl Unit {
     }
 
     /// Whether an unchecked timestamp may read like this: a whole number, and one of today's length where `exact`.
-    pub(super) fn is_shaped(self, text: &[u8], exact: bool) -> bool {
+    pub(super) fn is_plausible(self, text: &[u8], exact: bool) -> bool {
         let today = if self == Self::Seconds { 10 } else { 13 };
         let digits = if exact { text } else { text.strip_prefix(b"-").unwrap_or(text) };
         let length = if exact { today..=today } else { 1..=15 };

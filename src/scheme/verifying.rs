@@ -19,7 +19,7 @@ pub struct Verified {
 }
 
 impl Verified {
-    fn of(secret: Arc<Prepared>, proof: &mut Proof) -> Self {
+    fn new(secret: Arc<Prepared>, proof: &mut Proof) -> Self {
         // A token says nothing of what it comes with, whatever the proof is of.
         let coverage = match secret.key.algorithm() {
             Algorithm::Token => Coverage::Nothing,
@@ -95,22 +95,22 @@ pub async fn verify(scheme: &(impl Scheme + ?Sized), head: &Head<'_>, body: &[u8
 /// A verification that is fed with the body while it arrives.
 #[expect(clippy::large_enum_variant, reason = "nearly always the large one, and it stays in its place")]
 pub(crate) enum Verifying {
-    Fed(Trial),
+    Incremental(ProofCheck),
     /// What is claimed is in the body: to be read, and proved, once all of it is here.
-    Waiting(Arc<SecretSet>),
+    AwaitingBody(Arc<SecretSet>),
 }
 
 impl Verifying {
     pub(crate) fn start(proof: Proof, secrets: &Arc<SecretSet>, now: SystemTime) -> Result<Self, Rejection> {
         match proof.is_in_body() {
-            true => Ok(Self::Waiting(secrets.clone())),
-            false => Trial::start(proof, secrets, now).map(Self::Fed),
+            true => Ok(Self::AwaitingBody(secrets.clone())),
+            false => ProofCheck::start(proof, secrets, now).map(Self::Incremental),
         }
     }
 
     pub(crate) fn feed(&mut self, chunk: &[u8]) {
-        if let Self::Fed(trial) = self {
-            trial.feed(chunk);
+        if let Self::Incremental(check) = self {
+            check.feed(chunk);
         }
     }
 
@@ -122,8 +122,8 @@ impl Verifying {
         body: &[u8],
     ) -> Result<Verified, Rejection> {
         match self {
-            Self::Fed(trial) => trial.finish(body),
-            Self::Waiting(secrets) => {
+            Self::Incremental(check) => check.finish(body),
+            Self::AwaitingBody(secrets) => {
                 let mut first: Option<Verified> = None;
                 for proof in scheme.read_body(head, body)? {
                     proof.check()?;
@@ -131,9 +131,9 @@ impl Verifying {
                     if proof.is_in_body() {
                         return Err(RejectionKind::UnsupportedSignature.into());
                     }
-                    let mut trial = Trial::start(proof, secrets, head.now())?;
-                    trial.feed(body);
-                    let verified = trial.finish(body)?;
+                    let mut check = ProofCheck::start(proof, secrets, head.now())?;
+                    check.feed(body);
+                    let verified = check.finish(body)?;
                     let coverage = verified.coverage;
                     let first = first.get_or_insert(verified);
                     // All of them hold, so one that covers the body is enough.
@@ -145,18 +145,18 @@ impl Verifying {
     }
 }
 
-/// One proof on trial: one MAC per active secret.
-pub(crate) struct Trial {
+/// One proof being checked: one MAC per active secret.
+pub(crate) struct ProofCheck {
     proof: Proof,
     /// On the heap, though mostly one: MACs are large, and stay where they were made.
     keys: Vec<(Arc<Prepared>, Option<Mac>)>,
-    otherwise: Option<Box<Trial>>,
+    alternative: Option<Box<ProofCheck>>,
 }
 
-impl Trial {
+impl ProofCheck {
     fn start(mut proof: Proof, secrets: &SecretSet, now: SystemTime) -> Result<Self, Rejection> {
-        let otherwise =
-            proof.take_otherwise().map(|other| Self::start(*other, secrets, now).map(Box::new)).transpose()?;
+        let alternative =
+            proof.take_alternative().map(|other| Self::start(*other, secrets, now).map(Box::new)).transpose()?;
         let mut keys = Vec::with_capacity(1);
         for secret in secrets.prepared(now) {
             keys.push((secret.clone(), secret.key.start()));
@@ -166,15 +166,15 @@ impl Trial {
         }
         let [before, ..] = proof.message(&[]);
         keys.iter_mut().filter_map(|(_, mac)| mac.as_mut()).for_each(|mac| mac.feed(before));
-        Ok(Self { proof, keys, otherwise })
+        Ok(Self { proof, keys, alternative })
     }
 
     fn feed(&mut self, chunk: &[u8]) {
         if self.proof.covers_body() {
             self.keys.iter_mut().filter_map(|(_, mac)| mac.as_mut()).for_each(|mac| mac.feed(chunk));
         }
-        if let Some(otherwise) = &mut self.otherwise {
-            otherwise.feed(chunk);
+        if let Some(alternative) = &mut self.alternative {
+            alternative.feed(chunk);
         }
     }
 
@@ -187,9 +187,9 @@ impl Trial {
                 found = Some(secret);
             }
         }
-        match (found, &mut self.otherwise) {
-            (Some(secret), _) => Ok(Verified::of(secret, &mut self.proof)),
-            (None, Some(otherwise)) => otherwise.finish(body),
+        match (found, &mut self.alternative) {
+            (Some(secret), _) => Ok(Verified::new(secret, &mut self.proof)),
+            (None, Some(alternative)) => alternative.finish(body),
             (None, None) => Err(RejectionKind::SignatureMismatch.into()),
         }
     }
@@ -202,7 +202,7 @@ fn matches(proof: &Proof, key: &Key, mac: Option<Mac>, body: &[u8]) -> Choice {
         mac.feed(message[2]);
         mac.finish()
     });
-    let own = computed.as_ref().or(key.token());
+    let own = computed.as_ref().or(key.token_digest());
     proof.signatures().fold(Choice::from(0), |matched, signature| {
         matched
             | match (signature, own) {

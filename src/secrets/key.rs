@@ -135,7 +135,7 @@ impl Key {
     }
 
     /// What a token of this key comes to, whatever the message is.
-    pub(crate) fn token(&self) -> Option<&Tag> {
+    pub(crate) fn token_digest(&self) -> Option<&Tag> {
         match &self.material {
             Material::Token { digest, .. } => Some(digest),
             _ => None,

@@ -26,10 +26,10 @@ impl Secret {
         let text = Zeroizing::new(text.into());
         let trimmed = text.trim_matches(is_invisible);
         if trimmed.is_empty() {
-            return Err(refused("the secret is empty: set it to what the sender signs with"));
+            return Err(invalid("the secret is empty: set it to what the sender signs with"));
         }
         if trimmed.len() != text.len() {
-            return Err(refused(
+            return Err(invalid(
                 "the secret begins or ends with white space: remove it, a line break may have been copied",
             ));
         }
@@ -77,7 +77,7 @@ fn is_invisible(character: char) -> bool {
     character.is_whitespace() || matches!(character, '\u{200b}'..='\u{200f}' | '\u{2060}' | '\u{feff}')
 }
 
-fn refused(message: &str) -> ConfigError {
+fn invalid(message: &str) -> ConfigError {
     ConfigError::new(ConfigErrorKind::Secret, message)
 }
 

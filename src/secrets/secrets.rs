@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use arc_swap::{ArcSwap, Guard};
 
-use super::set::{Lookup, Prepare, SecretSet, refused};
+use super::set::{Lookup, Prepare, SecretSet, invalid};
 use super::tenants::TenantSecrets;
 use super::{Key, Secret};
 use crate::error::ConfigError;
@@ -53,7 +53,7 @@ impl Secrets {
         ConfigError: From<T::Error>,
     {
         let Source::Set(current) = &self.source else {
-            return Err(refused("these secrets come from a lookup: change what it answers, and call forget"));
+            return Err(invalid("these secrets come from a lookup: change what it answers, and call forget"));
         };
         let secrets = collect(secrets)?;
         current.store(Arc::new(SecretSet::new(&secrets, &*self.prepare)?));

@@ -27,17 +27,17 @@ pub(crate) struct Prepared {
 impl SecretSet {
     pub(super) fn new(secrets: &[Secret], prepare: &Prepare) -> Result<Self, ConfigError> {
         if secrets.is_empty() {
-            return Err(refused("no secret was given: deliveries cannot be verified without one"));
+            return Err(invalid("no secret was given: deliveries cannot be verified without one"));
         }
         if secrets.len() > MOST_SECRETS {
-            return Err(refused("more than 8 secrets were given: remove those that no sender uses any more"));
+            return Err(invalid("more than 8 secrets were given: remove those that no sender uses any more"));
         }
         let prepared =
             secrets.iter().enumerate().map(|(index, secret)| Prepared::new(index, secret, prepare).map(Arc::new));
         let prepared: Box<[Arc<Prepared>]> = prepared.collect::<Result<_, _>>()?;
         let labels: std::collections::HashSet<_> = prepared.iter().map(|secret| &secret.label).collect();
         if labels.len() != prepared.len() {
-            return Err(refused("two secrets have one label: telemetry could not tell them apart"));
+            return Err(invalid("two secrets have one label: telemetry could not tell them apart"));
         }
         Ok(Self(prepared))
     }
@@ -53,7 +53,7 @@ impl SecretSet {
     /// When every secret has expired.
     pub fn first_active(&self, now: SystemTime) -> Result<&Key, ConfigError> {
         let mut active = self.active(now);
-        active.next().map(|(_, key)| key).ok_or_else(|| refused("every secret has expired: there is none to sign with"))
+        active.next().map(|(_, key)| key).ok_or_else(|| invalid("every secret has expired: there is none to sign with"))
     }
 
     pub(crate) fn prepared(&self, now: SystemTime) -> impl Iterator<Item = &Arc<Prepared>> {
@@ -83,6 +83,6 @@ pub(crate) struct Snapshot {
 /// A question to a tenants' lookup.
 pub(crate) type Lookup = Pin<Box<dyn Future<Output = Result<Snapshot, Rejection>> + Send>>;
 
-pub(super) fn refused(message: &str) -> ConfigError {
+pub(super) fn invalid(message: &str) -> ConfigError {
     ConfigError::new(ConfigErrorKind::Secrets, message)
 }

@@ -13,7 +13,7 @@ use crate::clock::LONGEST;
 use crate::error::ConfigError;
 
 /// A tenant's secrets, or that there is no such tenant.
-pub(super) type Known = Option<Arc<TenantKeys>>;
+pub(super) type CachedKeys = Option<Arc<TenantKeys>>;
 
 pub(super) struct TenantCache {
     time: Duration,
@@ -21,16 +21,16 @@ pub(super) struct TenantCache {
 }
 
 struct Inner {
-    known: Bounded<Arc<TenantKeys>>,
-    unknown: Bounded<()>,
-    flights: HashMap<Arc<str>, Shared>,
+    known: BoundedMap<Arc<TenantKeys>>,
+    unknown: BoundedMap<()>,
+    flights: HashMap<Arc<str>, FlightState>,
     /// Counts what was forgotten: an answer that was asked for before is not remembered after.
-    forgotten: u64,
+    generation: u64,
 }
 
 /// The turn that concurrent lookups of one tenant take, and how many share it.
 #[derive(Default)]
-struct Shared {
+struct FlightState {
     turn: Arc<tokio::sync::Mutex<()>>,
     users: usize,
 }
@@ -38,15 +38,15 @@ struct Shared {
 impl TenantCache {
     pub(super) fn new(capacity: usize, time: Duration) -> Self {
         let inner = Inner {
-            known: Bounded::new(capacity),
-            unknown: Bounded::new(capacity),
+            known: BoundedMap::new(capacity),
+            unknown: BoundedMap::new(capacity),
             flights: HashMap::new(),
-            forgotten: 0,
+            generation: 0,
         };
         Self { time: time.min(LONGEST), inner: Mutex::new(inner) }
     }
 
-    pub(super) fn get(&self, tenant: &str) -> Option<Known> {
+    pub(super) fn get(&self, tenant: &str) -> Option<CachedKeys> {
         let now = Instant::now();
         let inner = self.lock();
         let known = inner.known.get(tenant, now).cloned().map(Some);
@@ -58,15 +58,15 @@ impl TenantCache {
         self.lock().known.entries.contains_key(tenant)
     }
 
-    pub(super) fn forgotten(&self) -> u64 {
-        self.lock().forgotten
+    pub(super) fn generation(&self) -> u64 {
+        self.lock().generation
     }
 
     /// Remembers an answer, unless something was forgotten since [`TenantCache::forgotten`] said `asked`.
-    pub(super) fn put(&self, tenant: &Arc<str>, known: Known, asked: u64) {
+    pub(super) fn put(&self, tenant: &Arc<str>, known: CachedKeys, generation: u64) {
         let until = Instant::now() + self.time;
         let mut inner = self.lock();
-        if inner.forgotten != asked {
+        if inner.generation != generation {
             return;
         }
         inner.known.remove(tenant);
@@ -79,17 +79,17 @@ impl TenantCache {
 
     pub(super) fn forget(&self, tenant: &str) {
         let mut inner = self.lock();
-        inner.forgotten += 1;
+        inner.generation += 1;
         inner.known.clear(tenant);
         inner.unknown.remove(tenant);
     }
 
     /// The flight that every concurrent lookup of `tenant` shares.
-    pub(super) fn flight(self: &Arc<Self>, tenant: &Arc<str>) -> Flight {
+    pub(super) fn flight(self: &Arc<Self>, tenant: &Arc<str>) -> SingleFlight {
         let mut inner = self.lock();
         let shared = inner.flights.entry(tenant.clone()).or_default();
         shared.users += 1;
-        Flight { cache: self.clone(), tenant: tenant.clone(), turn: shared.turn.clone() }
+        SingleFlight { cache: self.clone(), tenant: tenant.clone(), turn: shared.turn.clone() }
     }
 
     fn lock(&self) -> MutexGuard<'_, Inner> {
@@ -97,19 +97,19 @@ impl TenantCache {
     }
 }
 
-pub(super) struct Flight {
+pub(super) struct SingleFlight {
     cache: Arc<TenantCache>,
     tenant: Arc<str>,
     turn: Arc<tokio::sync::Mutex<()>>,
 }
 
-impl Flight {
+impl SingleFlight {
     pub(super) async fn turn(&self) -> OwnedMutexGuard<()> {
         self.turn.clone().lock_owned().await
     }
 }
 
-impl Drop for Flight {
+impl Drop for SingleFlight {
     fn drop(&mut self) {
         let mut inner = self.cache.lock();
         let Some(shared) = inner.flights.get_mut(&self.tenant) else { return };
@@ -121,7 +121,7 @@ impl Drop for Flight {
 }
 
 /// A map that forgets its oldest entry when it is full.
-struct Bounded<T> {
+struct BoundedMap<T> {
     capacity: usize,
     entries: HashMap<Arc<str>, Entry<T>>,
     order: VecDeque<(Arc<str>, u64)>,
@@ -132,11 +132,11 @@ struct Entry<T> {
     /// Empty once it was forgotten: the name alone stays.
     value: Option<T>,
     until: Instant,
-    /// Its place in the order, which tells it from an earlier entry of the same name.
-    place: u64,
+    /// Its position in the order, which tells it from an earlier entry of the same name.
+    sequence: u64,
 }
 
-impl<T> Bounded<T> {
+impl<T> BoundedMap<T> {
     fn new(capacity: usize) -> Self {
         Self { capacity: capacity.max(1), entries: HashMap::new(), order: VecDeque::new(), inserted: 0 }
     }
@@ -147,15 +147,15 @@ impl<T> Bounded<T> {
 
     fn insert(&mut self, tenant: Arc<str>, value: T, until: Instant) {
         while self.order.len() >= self.capacity {
-            let Some((oldest, place)) = self.order.pop_front() else { break };
-            // A tenant that was put again since has a younger place in the order.
-            if self.entries.get(&oldest).is_some_and(|entry| entry.place == place) {
+            let Some((oldest, sequence)) = self.order.pop_front() else { break };
+            // A tenant that was put again since has a later position in the order.
+            if self.entries.get(&oldest).is_some_and(|entry| entry.sequence == sequence) {
                 self.entries.remove(&oldest);
             }
         }
         self.inserted += 1;
         self.order.push_back((tenant.clone(), self.inserted));
-        self.entries.insert(tenant, Entry { value: Some(value), until, place: self.inserted });
+        self.entries.insert(tenant, Entry { value: Some(value), until, sequence: self.inserted });
     }
 
     fn clear(&mut self, tenant: &str) {
@@ -174,11 +174,11 @@ impl<T> Bounded<T> {
 /// Two schemes may share one lookup, and decode the same text in two ways: keys that one of them made are no use to the other.
 pub(super) struct TenantKeys {
     secrets: Vec<Secret>,
-    prepared: Mutex<Vec<PreparedBy>>,
+    prepared: Mutex<Vec<SchemeKeys>>,
 }
 
 /// One scheme's keys. The weak reference keeps the closure's address from being used again while the keys are cached.
-struct PreparedBy {
+struct SchemeKeys {
     scheme: Weak<Prepare>,
     set: Arc<SecretSet>,
 }
@@ -189,7 +189,7 @@ impl TenantKeys {
     }
 
     /// The keys that the scheme with this closure makes of the secrets, made once per scheme.
-    pub(super) fn prepared_by(&self, prepare: &Arc<Prepare>) -> Result<Arc<SecretSet>, ConfigError> {
+    pub(super) fn keys_for(&self, prepare: &Arc<Prepare>) -> Result<Arc<SecretSet>, ConfigError> {
         let scheme = Arc::downgrade(prepare);
         let mut prepared = self.prepared.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(found) = prepared.iter().find(|keys| keys.scheme.ptr_eq(&scheme)) {
@@ -197,7 +197,7 @@ impl TenantKeys {
         }
         let set = Arc::new(SecretSet::new(&self.secrets, &**prepare)?);
         prepared.retain(|keys| keys.scheme.strong_count() > 0);
-        prepared.push(PreparedBy { scheme, set: set.clone() });
+        prepared.push(SchemeKeys { scheme, set: set.clone() });
         Ok(set)
     }
 }
@@ -274,10 +274,10 @@ mod tests {
     fn each_scheme_makes_its_own_keys_once() {
         let keys = TenantKeys::new(vec![Secret::new("s").expect("valid")]);
         let (one, other) = (scheme(Algorithm::HmacSha256), scheme(Algorithm::Token));
-        let first = keys.prepared_by(&one).expect("a key");
-        assert!(Arc::ptr_eq(&first, &keys.prepared_by(&one).expect("a key")));
+        let first = keys.keys_for(&one).expect("a key");
+        assert!(Arc::ptr_eq(&first, &keys.keys_for(&one).expect("a key")));
         let now = std::time::SystemTime::now();
-        let of_other = keys.prepared_by(&other).expect("a key");
+        let of_other = keys.keys_for(&other).expect("a key");
         assert_eq!(of_other.first_active(now).expect("active").algorithm(), Algorithm::Token);
     }
 
@@ -285,7 +285,7 @@ mod tests {
     fn keys_of_dropped_schemes_do_not_pile_up() {
         let keys = TenantKeys::new(vec![Secret::new("s").expect("valid")]);
         for _ in 0..100 {
-            keys.prepared_by(&scheme(Algorithm::HmacSha256)).expect("a key");
+            keys.keys_for(&scheme(Algorithm::HmacSha256)).expect("a key");
         }
         assert_eq!(keys.prepared.lock().expect("no panic under the lock").len(), 1);
     }

@@ -12,7 +12,7 @@ use tokio::time::{Instant, timeout_at};
 
 use super::Secret;
 use super::set::{Lookup, Prepare, SecretSet, Snapshot};
-use super::tenant_cache::{Known, TenantCache, TenantKeys};
+use super::tenant_cache::{CachedKeys, TenantCache, TenantKeys};
 use crate::clock::LONGEST;
 use crate::head::Head;
 use crate::key::is_name;
@@ -20,9 +20,9 @@ use crate::rejection::{Rejection, RejectionKind};
 use crate::telemetry;
 
 type LookupError = Box<dyn Error + Send + Sync>;
-type Keys = Result<Option<Arc<SecretSet>>, LookupError>;
+type FindResult = Result<Option<Arc<SecretSet>>, LookupError>;
 type TenantOf = dyn Fn(&Head<'_>) -> Option<String> + Send + Sync;
-type LookupAnswer = Pin<Box<dyn Future<Output = Result<Option<Vec<Secret>>, LookupError>> + Send>>;
+type LookupFuture = Pin<Box<dyn Future<Output = Result<Option<Vec<Secret>>, LookupError>> + Send>>;
 
 /// How many lookups may run at once unless the builder says otherwise.
 const MOST_LOOKUPS: usize = 32;
@@ -62,7 +62,7 @@ const MOST_LOOKUPS: usize = 32;
 #[derive(Clone)]
 pub struct TenantSecrets {
     tenant_of: Arc<TenantOf>,
-    lookup: Arc<dyn Fn(String) -> LookupAnswer + Send + Sync>,
+    lookup: Arc<dyn Fn(String) -> LookupFuture + Send + Sync>,
     deadline: Duration,
     in_key: bool,
     cache: Arc<TenantCache>,
@@ -147,7 +147,7 @@ impl TenantSecrets {
     }
 
     /// The tenant's keys, from the cache or from the lookup.
-    async fn find(&self, tenant: &Arc<str>, prepare: &Arc<Prepare>) -> Keys {
+    async fn find(&self, tenant: &Arc<str>, prepare: &Arc<Prepare>) -> FindResult {
         // Before anything that could wait: cached tenants are served whatever else is looked up.
         if let Some(known) = self.cache.get(tenant) {
             return prepared(known, prepare);
@@ -169,20 +169,20 @@ impl TenantSecrets {
             Ok(Ok(_)) | Err(_) => return Err("other lookups took all of the time: see max_lookups".into()),
         };
         let (this, tenant, prepare) = (self.clone(), tenant.clone(), prepare.clone());
-        let asking = RunsOn::new(async move {
+        let lookup = SpawnOnDrop::new(async move {
             let _held = (flight, turn, slot);
-            tokio::time::timeout(this.deadline, this.ask(&tenant, &prepare)).await?
+            tokio::time::timeout(this.deadline, this.run_lookup(&tenant, &prepare)).await?
         });
-        timeout_at(deadline, asking).await?
+        timeout_at(deadline, lookup).await?
     }
 
     /// Asks the lookup, and remembers an answer that can be used.
-    async fn ask(&self, tenant: &Arc<str>, prepare: &Arc<Prepare>) -> Keys {
-        let asked = self.cache.forgotten();
+    async fn run_lookup(&self, tenant: &Arc<str>, prepare: &Arc<Prepare>) -> FindResult {
+        let generation = self.cache.generation();
         let secrets = (self.lookup)(tenant.to_string()).await?;
         let known = secrets.map(|secrets| Arc::new(TenantKeys::new(secrets)));
         let set = prepared(known.clone(), prepare)?;
-        self.cache.put(tenant, known, asked);
+        self.cache.put(tenant, known, generation);
         Ok(set)
     }
 }
@@ -191,39 +191,39 @@ impl TenantSecrets {
 ///
 /// The database that it asks goes on working either way. If a sender that hangs up freed its slot, any number of senders could
 /// have any number of lookups running.
-struct RunsOn(Option<Pin<Box<dyn Future<Output = Keys> + Send>>>);
+struct SpawnOnDrop(Option<Pin<Box<dyn Future<Output = FindResult> + Send>>>);
 
-impl RunsOn {
-    fn new(asking: impl Future<Output = Keys> + Send + 'static) -> Self {
-        Self(Some(Box::pin(asking)))
+impl SpawnOnDrop {
+    fn new(lookup: impl Future<Output = FindResult> + Send + 'static) -> Self {
+        Self(Some(Box::pin(lookup)))
     }
 }
 
-impl Future for RunsOn {
-    type Output = Keys;
+impl Future for SpawnOnDrop {
+    type Output = FindResult;
 
-    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Keys> {
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<FindResult> {
         // Taken out: a lookup that panics must not be polled again.
-        let Some(mut asking) = self.0.take() else { return Poll::Pending };
-        let answer = asking.as_mut().poll(cx);
+        let Some(mut lookup) = self.0.take() else { return Poll::Pending };
+        let answer = lookup.as_mut().poll(cx);
         if answer.is_pending() {
-            self.0 = Some(asking);
+            self.0 = Some(lookup);
         }
         answer
     }
 }
 
-impl Drop for RunsOn {
+impl Drop for SpawnOnDrop {
     fn drop(&mut self) {
-        if let (Some(asking), Ok(runtime)) = (self.0.take(), Handle::try_current()) {
-            runtime.spawn(asking);
+        if let (Some(lookup), Ok(runtime)) = (self.0.take(), Handle::try_current()) {
+            runtime.spawn(lookup);
         }
     }
 }
 
 /// The keys that a scheme makes of what is known of a tenant.
-fn prepared(known: Known, prepare: &Arc<Prepare>) -> Keys {
-    Ok(known.map(|keys| keys.prepared_by(prepare)).transpose()?)
+fn prepared(known: CachedKeys, prepare: &Arc<Prepare>) -> FindResult {
+    Ok(known.map(|keys| keys.keys_for(prepare)).transpose()?)
 }
 
 impl fmt::Debug for TenantSecrets {
@@ -232,18 +232,18 @@ impl fmt::Debug for TenantSecrets {
     }
 }
 
-/// How many lookups may run at once, and which of them strangers cannot take.
+/// How many lookups may run at once, and which of them new tenants cannot take.
 ///
 /// Anyone can make up names of tenants. A quarter of the slots is therefore kept for tenants that the lookup has found before:
 /// while made-up names fill the others, an expired answer can still be asked for again.
 pub(super) struct LookupSlots {
     all: Arc<Semaphore>,
-    strangers: Arc<Semaphore>,
+    for_new_tenants: Arc<Semaphore>,
 }
 
 /// The right to run one lookup, given back when it is dropped.
 pub(super) struct Slot {
-    _stranger: Option<OwnedSemaphorePermit>,
+    _new_tenant: Option<OwnedSemaphorePermit>,
     _slot: Option<OwnedSemaphorePermit>,
 }
 
@@ -252,14 +252,14 @@ impl LookupSlots {
     pub(super) fn new(lookups: usize) -> Self {
         let lookups = lookups.clamp(1, Semaphore::MAX_PERMITS);
         let semaphore = |permits| Arc::new(Semaphore::new(permits));
-        Self { all: semaphore(lookups), strangers: semaphore(lookups - lookups / 4) }
+        Self { all: semaphore(lookups), for_new_tenants: semaphore(lookups - lookups / 4) }
     }
 
     /// Waits for a slot, in the order of arrival.
     pub(super) async fn acquire(&self, found_before: bool) -> Slot {
         // Neither semaphore is ever closed, so both permits are there.
-        let stranger = if found_before { None } else { self.strangers.clone().acquire_owned().await.ok() };
-        Slot { _stranger: stranger, _slot: self.all.clone().acquire_owned().await.ok() }
+        let new_tenant = if found_before { None } else { self.for_new_tenants.clone().acquire_owned().await.ok() };
+        Slot { _new_tenant: new_tenant, _slot: self.all.clone().acquire_owned().await.ok() }
     }
 }
 
@@ -274,18 +274,21 @@ mod tests {
         for _ in 0..3 {
             held.push(slots.acquire(false).await);
         }
-        assert!(slots.strangers.try_acquire().is_err());
+        assert!(slots.for_new_tenants.try_acquire().is_err());
         held.push(slots.acquire(true).await);
         assert!(slots.all.try_acquire().is_err());
         held.clear();
-        assert_eq!((slots.all.available_permits(), slots.strangers.available_permits()), (4, 3));
+        assert_eq!((slots.all.available_permits(), slots.for_new_tenants.available_permits()), (4, 3));
     }
 
     #[test]
     fn any_number_makes_at_least_one_slot() {
-        for (lookups, all, strangers) in [(0, 1, 1), (1, 1, 1), (2, 2, 2), (32, 32, 24)] {
+        for (lookups, all, for_new_tenants) in [(0, 1, 1), (1, 1, 1), (2, 2, 2), (32, 32, 24)] {
             let slots = LookupSlots::new(lookups);
-            assert_eq!((slots.all.available_permits(), slots.strangers.available_permits()), (all, strangers));
+            assert_eq!(
+                (slots.all.available_permits(), slots.for_new_tenants.available_permits()),
+                (all, for_new_tenants)
+            );
         }
         LookupSlots::new(usize::MAX);
     }

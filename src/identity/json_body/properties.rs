@@ -15,7 +15,7 @@ enum Tree {
 }
 
 impl Tree {
-    fn at(&self, keys: &[&str]) -> Result<Field<'_>, EnvelopeError> {
+    fn at(&self, keys: &[&str]) -> Result<Field<'_>, JsonBodyError> {
         let (Some((first, rest)), Self::Object(members)) = (keys.split_first(), self) else {
             return Ok(match self {
                 _ if !keys.is_empty() => Field::Absent,
@@ -27,7 +27,7 @@ impl Tree {
         match (found.next(), found.next()) {
             (Some((_, value)), None) => value.at(rest),
             (None, _) => Ok(Field::Absent),
-            _ => Err(EnvelopeError::RepeatedKey),
+            _ => Err(JsonBodyError::RepeatedKey),
         }
     }
 }
@@ -99,8 +99,8 @@ fn agrees_with_serde_json(body: &[u8]) {
     match serde_json::from_slice::<Tree>(body) {
         Ok(tree) => {
             let found = keys.map(|keys| tree.at(keys));
-            let repeated = found.contains(&Err(EnvelopeError::RepeatedKey));
-            let expected = if repeated { Err(EnvelopeError::RepeatedKey) } else { Ok(found.map(|f| f.expect("once"))) };
+            let repeated = found.contains(&Err(JsonBodyError::RepeatedKey));
+            let expected = if repeated { Err(JsonBodyError::RepeatedKey) } else { Ok(found.map(|f| f.expect("once"))) };
             let fields = fields.map(|fields| array::from_fn(|i| agreeing(body, keys[i], &fields[i])));
             assert_eq!(fields, expected, "{:?}", String::from_utf8_lossy(body));
         }

@@ -11,7 +11,7 @@ pub(super) fn text(value: &str) -> Field<'_> {
     Field::Text(Cow::Borrowed(value))
 }
 
-fn read_id(body: &[u8]) -> Result<Field<'_>, EnvelopeError> {
+fn read_id(body: &[u8]) -> Result<Field<'_>, JsonBodyError> {
     read(body, [&path("id")]).map(|[id]| id)
 }
 
@@ -101,14 +101,14 @@ fn a_top_level_that_is_no_object_has_no_fields() {
 #[test]
 fn nothing_but_white_space_is_empty() {
     for body in ["", " ", "\n\t\r  ", "                  "] {
-        assert_eq!(read_id(body.as_bytes()), Err(EnvelopeError::Empty), "{body:?}");
+        assert_eq!(read_id(body.as_bytes()), Err(JsonBodyError::Empty), "{body:?}");
     }
 }
 
 #[test]
 fn only_utf8_is_read() {
     for body in [&b"\xff"[..], b"{\"id\": \"\xc3\"}", b"{} \x80", b"[\"\xed\xa0\x80\"]", b"[\"\xc0\xaf\"]"] {
-        assert_eq!(read_id(body), Err(EnvelopeError::NotUtf8), "{body:?}");
+        assert_eq!(read_id(body), Err(JsonBodyError::NotUtf8), "{body:?}");
     }
 }
 
@@ -164,7 +164,7 @@ fn syntax_errors_name_the_byte() {
         ("\"\\u12g4\"", 5),
         ("\"\\u+123\"", 3),
     ] {
-        assert_eq!(read_id(body.as_bytes()), Err(EnvelopeError::Syntax { offset }), "{body:?}");
+        assert_eq!(read_id(body.as_bytes()), Err(JsonBodyError::Syntax { offset }), "{body:?}");
         assert!(serde_json::from_str::<IgnoredAny>(body).is_err(), "{body:?}");
     }
 }
@@ -190,13 +190,13 @@ fn wanted_strings_come_back_unescaped() {
 fn lone_surrogates_are_refused_everywhere() {
     for lone in [r"\ud800", r"\udc00", r"\ud800\ud800", r"\ud800\n", r"\ud800x", r"\ud800\u0041", r"\udbff "] {
         let value = format!("{{\"id\": \"{lone}\"}}");
-        assert_eq!(read_id(value.as_bytes()), Err(EnvelopeError::Syntax { offset: 8 }), "{lone}");
+        assert_eq!(read_id(value.as_bytes()), Err(JsonBodyError::Syntax { offset: 8 }), "{lone}");
         let key = format!("{{\"{lone}\": 1}}");
-        assert_eq!(read_id(key.as_bytes()), Err(EnvelopeError::Syntax { offset: 2 }), "{lone}");
+        assert_eq!(read_id(key.as_bytes()), Err(JsonBodyError::Syntax { offset: 2 }), "{lone}");
         let skipped = format!("{{\"x\": [\"{lone}\"]}}");
-        assert_eq!(read_id(skipped.as_bytes()), Err(EnvelopeError::Syntax { offset: 8 }), "{lone}");
+        assert_eq!(read_id(skipped.as_bytes()), Err(JsonBodyError::Syntax { offset: 8 }), "{lone}");
         let skipped_key = format!("{{\"x\": {{\"{lone}\": 1}}}}");
-        assert_eq!(read_id(skipped_key.as_bytes()), Err(EnvelopeError::Syntax { offset: 8 }), "{lone}");
+        assert_eq!(read_id(skipped_key.as_bytes()), Err(JsonBodyError::Syntax { offset: 8 }), "{lone}");
     }
 }
 
@@ -208,10 +208,10 @@ fn a_key_on_a_path_may_occur_once_in_any_spelling() {
         r#"{"\u0069\u0064": 1, "x": 0, "id": null}"#,
         r#"{"id": {}, "id": "b"}"#,
     ] {
-        assert_eq!(read_id(body.as_bytes()), Err(EnvelopeError::RepeatedKey), "{body}");
+        assert_eq!(read_id(body.as_bytes()), Err(JsonBodyError::RepeatedKey), "{body}");
     }
     for body in [r#"{"event": {"id": "a"}, "event": 1}"#, r#"{"event": [], "event": {}}"#] {
-        assert_eq!(read(body.as_bytes(), [&path("event.id")]), Err(EnvelopeError::RepeatedKey), "{body}");
+        assert_eq!(read(body.as_bytes(), [&path("event.id")]), Err(JsonBodyError::RepeatedKey), "{body}");
     }
     assert_eq!(read_id(br#"{"\u0069d": "a", "ID": 1, "ID": 2, "id ": 3, "x": {"id": 1, "id": 2}}"#), Ok(text("a")));
 }
@@ -222,12 +222,12 @@ fn nesting_stops_where_serde_json_stops() {
         let objects = "{\"a\":".repeat(depth) + "1" + &"}".repeat(depth);
         for body in [nested(depth), objects] {
             let expected = serde_json::from_str::<Value>(&body).map(|_| Field::Absent);
-            assert_eq!(read_id(body.as_bytes()), expected.map_err(|_| EnvelopeError::TooDeep), "{depth}");
+            assert_eq!(read_id(body.as_bytes()), expected.map_err(|_| JsonBodyError::TooDeep), "{depth}");
         }
     }
     let below_a_path = |depth| format!("{{\"event\": {{\"id\": {}}}}}", nested(depth));
     assert_eq!(read(below_a_path(125).as_bytes(), [&path("event.id")]), Ok([Field::Other(&nested(125))]));
-    assert_eq!(read(below_a_path(126).as_bytes(), [&path("event.id")]), Err(EnvelopeError::TooDeep));
+    assert_eq!(read(below_a_path(126).as_bytes(), [&path("event.id")]), Err(JsonBodyError::TooDeep));
 }
 
 #[test]
@@ -247,16 +247,16 @@ fn every_byte_counts_at_every_place_in_a_word() {
 #[test]
 fn errors_read_as_one_lower_case_sentence() {
     for error in [
-        EnvelopeError::Empty,
-        EnvelopeError::NotUtf8,
-        EnvelopeError::Syntax { offset: 7 },
-        EnvelopeError::TooDeep,
-        EnvelopeError::RepeatedKey,
+        JsonBodyError::Empty,
+        JsonBodyError::NotUtf8,
+        JsonBodyError::Syntax { offset: 7 },
+        JsonBodyError::TooDeep,
+        JsonBodyError::RepeatedKey,
     ] {
         let message = error.to_string();
         assert_eq!(message, message.to_lowercase());
     }
-    assert_eq!(EnvelopeError::Syntax { offset: 7 }.to_string(), "the body is not valid json at byte 7");
+    assert_eq!(JsonBodyError::Syntax { offset: 7 }.to_string(), "the body is not valid json at byte 7");
 }
 
 #[test]

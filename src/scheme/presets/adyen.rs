@@ -39,14 +39,14 @@ const SIGNED_FIELDS: [&str; 8] = [
 /// When a secret is not hex.
 pub fn adyen(secrets: impl IntoSecrets) -> Result<Custom, ConfigError> {
     let secrets = Secrets::new(secrets, |text| Key::hmac_sha256(&Encoding::Hex.secret(text)?))?;
-    let layout = Layout::new()?;
-    let (signing, naming) = (layout.clone(), layout.clone());
+    let paths = PaymentPaths::new()?;
+    let (signing, naming) = (paths.clone(), paths.clone());
     let profile = Profile::default()
         .id(IdSource::signed().described("digest of what is signed"))
         .event_type(TypeSource::by_body(move |body| naming.event_code(body)))
         .sender_timeout(seconds(10))
         .retry_window(RETRIES);
-    Ok(Custom::by_body("adyen", secrets, move |_, body| layout.proofs(body))
+    Ok(Custom::by_body("adyen", secrets, move |_, body| paths.proofs(body))
         .signing(move |message, secrets| signing.sign(message, secrets))
         .described("HMAC-SHA256 of eight fields of each item, in the body")
         .with_profile(profile))
@@ -72,7 +72,7 @@ pub fn adyen_banking(secrets: impl IntoSecrets) -> Result<Template, ConfigError>
 
 /// Where everything is in a payment webhook.
 #[derive(Clone)]
-struct Layout {
+struct PaymentPaths {
     items: JsonPath,
     item: JsonPath,
     additional: JsonPath,
@@ -80,7 +80,7 @@ struct Layout {
     signed: [JsonPath; 8],
 }
 
-impl Layout {
+impl PaymentPaths {
     fn new() -> Result<Self, ConfigError> {
         let signed: Vec<JsonPath> = SIGNED_FIELDS.iter().map(|path| json_path(path)).collect::<Result<_, _>>()?;
         Ok(Self {

@@ -1,5 +1,5 @@
 use super::common::{DAY, HOUR, seconds};
-use super::standard::list;
+use super::standard::timestamped_list;
 use crate::error::ConfigError;
 use crate::identity::{IdSource, TypeSource};
 use crate::scheme::Template;
@@ -13,7 +13,7 @@ use crate::secrets::IntoSecrets;
 /// # Errors
 /// As [`timestamped`].
 pub fn stripe(secrets: impl IntoSecrets) -> Result<Template, ConfigError> {
-    list("stripe", "stripe-signature").own_headers(["stripe-*"]).retry_window(3 * DAY).build(secrets)
+    timestamped_list("stripe", "stripe-signature").own_headers(["stripe-*"]).retry_window(3 * DAY).build(secrets)
 }
 
 /// Paddle Billing: `Paddle-Signature: ts={timestamp};h1={hex}`, HMAC-SHA256 of `{timestamp}:{body}`.

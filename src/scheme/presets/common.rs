@@ -36,11 +36,11 @@ pub(super) fn is_word(text: &str) -> bool {
     (1..=LONGEST_WORD).contains(&text.len()) && text.bytes().all(is_plain)
 }
 
-pub(super) fn plain(text: String) -> Response<Bytes> {
+pub(super) fn text_response(text: String) -> Response<Bytes> {
     with_type(text, "text/plain")
 }
 
-pub(super) fn json(text: String) -> Response<Bytes> {
+pub(super) fn json_response(text: String) -> Response<Bytes> {
     with_type(text, "application/json")
 }
 
@@ -51,7 +51,7 @@ fn with_type(text: String, content_type: &'static str) -> Response<Bytes> {
     response
 }
 
-pub(super) fn empty(status: StatusCode) -> Response<Bytes> {
+pub(super) fn empty_response(status: StatusCode) -> Response<Bytes> {
     let mut response = Response::new(Bytes::new());
     *response.status_mut() = status;
     response

@@ -57,7 +57,7 @@ pub fn gitlab(secrets: impl IntoSecrets) -> Result<Template, ConfigError> {
 /// # Errors
 /// When a secret is not the base64 of 32 bytes, after an optional `whsec_`.
 pub fn gitlab_signed(secrets: impl IntoSecrets) -> Result<Template, ConfigError> {
-    standard::standard("gitlab-signed")
+    standard::standard_template("gitlab-signed")
         .key(standard::gitlab_key)
         .own_headers(["x-gitlab-*", "idempotency-key"])
         .type_source(TypeSource::header("x-gitlab-event")?)

@@ -1,7 +1,7 @@
 use bytes::Bytes;
 use http::{Response, StatusCode};
 
-use super::common::{HOUR, MINUTE, empty, json, seconds};
+use super::common::{HOUR, MINUTE, empty_response, json_response, seconds};
 use crate::error::ConfigError;
 use crate::identity::json_body::{self, Field, JsonPath};
 use crate::identity::{IdSource, TypeSource};
@@ -29,17 +29,17 @@ pub fn discord(secrets: impl IntoSecrets) -> Result<Template, ConfigError> {
         .type_source(TypeSource::json("event.type")?)
         .sender_timeout(seconds(3))
         .retry_window(10 * MINUTE)
-        .handshake(ping)
+        .handshake(answer_ping)
         .build(secrets)
 }
 
 /// Discord's PINGs: `type` 1 of interactions is answered in kind, `type` 0 of event webhooks with nothing. An event is of
 /// `type` 1 too, but says which.
-fn ping(body: &[u8], _: &Key) -> Option<Response<Bytes>> {
+fn answer_ping(body: &[u8], _: &Key) -> Option<Response<Bytes>> {
     let paths = [&JsonPath::key("type"), &JsonPath::key("event")];
     match json_body::read(body, paths).ok()? {
-        [Field::Other("0"), Field::Absent] => Some(empty(StatusCode::NO_CONTENT)),
-        [Field::Other("1"), Field::Absent] => Some(json(r#"{"type":1}"#.to_owned())),
+        [Field::Other("0"), Field::Absent] => Some(empty_response(StatusCode::NO_CONTENT)),
+        [Field::Other("1"), Field::Absent] => Some(json_response(r#"{"type":1}"#.to_owned())),
         _ => None,
     }
 }

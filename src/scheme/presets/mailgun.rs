@@ -5,7 +5,7 @@ use crate::error::ConfigError;
 use crate::identity::json_body::{self, Field, JsonPath};
 use crate::identity::{IdSource, TypeSource, json_path};
 use crate::rejection::{Rejection, RejectionKind};
-use crate::scheme::timestamp::Unit;
+use crate::scheme::timestamp::TimestampUnit;
 use crate::scheme::{Encoding, Head, Outgoing, Profile, Proof, Scheme, Tolerance, body};
 use crate::secrets::{Algorithm, IntoSecrets, Key, SecretSet, Secrets};
 
@@ -73,17 +73,17 @@ impl Scheme for Mailgun {
         for signature in [signature, parent].into_iter().filter_map(Field::text) {
             proof.add(Algorithm::HmacSha256, Encoding::Hex, signature.as_bytes());
         }
-        let signed_at = Unit::Seconds.read(timestamp.as_bytes(), self.tolerance, head.now())?;
+        let signed_at = TimestampUnit::Seconds.read(timestamp.as_bytes(), self.tolerance, head.now())?;
         // Nothing separates the two: digits could move from one to the other, and make a known token a new one. A tolerance
         // sees that, the timestamp being a tenth or ten times of what it was.
-        if !self.tolerance.notices_digits() && timestamp.len() != 10 {
+        if !self.tolerance.detects_moved_digits() && timestamp.len() != 10 {
             return Err(Rejection::malformed("the timestamp has not ten digits"));
         }
         Ok(vec![proof.timestamp(signed_at).id(&*token)])
     }
 
     fn sign(&self, message: &mut Outgoing, secrets: &SecretSet) -> Result<(), ConfigError> {
-        let (timestamp, token) = (Unit::Seconds.write(message.unix_millis()?), message.id.clone());
+        let (timestamp, token) = (TimestampUnit::Seconds.write(message.unix_millis()?), message.id.clone());
         if !is_word(&token) {
             return Err(ConfigError::scheme("mailgun's token, which is the id, must be one plain word"));
         }

@@ -4,7 +4,7 @@ use bytes::Bytes;
 use http::Response;
 use subtle::ConstantTimeEq;
 
-use super::common::{DAY, is_word, plain, query_of_get, seconds};
+use super::common::{DAY, is_word, query_of_get, seconds, text_response};
 use crate::error::ConfigError;
 use crate::identity::json_body::{self, JsonPath};
 use crate::identity::{IdSource, TypeSource};
@@ -24,8 +24,11 @@ use crate::secrets::{IntoSecrets, Key, Secret};
 /// # Errors
 /// When a secret cannot be one.
 pub fn slack(secrets: impl IntoSecrets) -> Result<Template, ConfigError> {
-    let trigger_id = IdSource::signed_by(|_, body| of_form(body, "trigger_id")).described("form trigger_id");
-    let kind = TypeSource::by_body(|body| of_form(body, "command").or_else(|| of_form(body, "type")));
+    let trigger_id =
+        IdSource::signed_by(|_, body| form_or_payload_field(body, "trigger_id")).described("form trigger_id");
+    let kind = TypeSource::by_body(|body| {
+        form_or_payload_field(body, "command").or_else(|| form_or_payload_field(body, "type"))
+    });
     Template::builder("slack")
         .signature("x-slack-signature", "v0={hex}")
         .timestamp("x-slack-request-timestamp")
@@ -35,12 +38,12 @@ pub fn slack(secrets: impl IntoSecrets) -> Result<Template, ConfigError> {
         .type_source(TypeSource::json("event.type")?.or(TypeSource::json("type")?).or(kind))
         .sender_timeout(seconds(3))
         .retry_window(DAY)
-        .handshake(url_verification)
+        .handshake(answer_url_verification)
         .build(secrets)
 }
 
 /// A field of a slash command's form, or of the JSON in an interaction's `payload`.
-fn of_form(body: &[u8], name: &str) -> Option<String> {
+fn form_or_payload_field(body: &[u8], name: &str) -> Option<String> {
     if let Some(value) = form_value(body, name) {
         return Some(value.into_owned());
     }
@@ -50,9 +53,9 @@ fn of_form(body: &[u8], name: &str) -> Option<String> {
 }
 
 /// Slack's `url_verification`: the challenge comes back as text.
-fn url_verification(body: &[u8], _: &Key) -> Option<Response<Bytes>> {
+fn answer_url_verification(body: &[u8], _: &Key) -> Option<Response<Bytes>> {
     let [kind, challenge] = json_texts(body, ["type", "challenge"])?;
-    (kind == "url_verification" && is_word(&challenge)).then(|| plain(challenge))
+    (kind == "url_verification" && is_word(&challenge)).then(|| text_response(challenge))
 }
 
 /// Meta, with WhatsApp, Instagram and Messenger: `X-Hub-Signature-256: sha256={hex}`, HMAC-SHA256 of the body as it was sent,
@@ -71,12 +74,12 @@ pub fn meta(secrets: impl IntoSecrets, verify_token: impl Into<String>) -> Resul
         .type_source(TypeSource::json("object")?)
         .retry_window(7 * DAY)
         .body_limit(3 * 1024 * 1024)
-        .probe(move |head| hub_challenge(head, verify_token.text()))
+        .probe(move |head| answer_hub_challenge(head, verify_token.text()))
         .build(secrets)
 }
 
 /// Meta's `GET ?hub.mode=subscribe&hub.verify_token=…&hub.challenge=…`, answered to whoever knows the token.
-fn hub_challenge(head: &Head<'_>, verify_token: &str) -> Option<Result<Response<Bytes>, Rejection>> {
+fn answer_hub_challenge(head: &Head<'_>, verify_token: &str) -> Option<Result<Response<Bytes>, Rejection>> {
     let query = query_of_get(head)?;
     if form_value(query, "hub.mode")? != "subscribe" {
         return None;
@@ -84,5 +87,5 @@ fn hub_challenge(head: &Head<'_>, verify_token: &str) -> Option<Result<Response<
     let token = form_value(query, "hub.verify_token").unwrap_or_default();
     let known = bool::from(token.as_bytes().ct_eq(verify_token.as_bytes()));
     let challenge = form_value(query, "hub.challenge").filter(|challenge| known && is_word(challenge));
-    Some(challenge.map(|challenge| plain(challenge.into_owned())).ok_or(RejectionKind::HandshakeRefused.into()))
+    Some(challenge.map(|challenge| text_response(challenge.into_owned())).ok_or(RejectionKind::HandshakeRefused.into()))
 }

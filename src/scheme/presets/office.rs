@@ -1,8 +1,8 @@
 use bytes::Bytes;
 use http::{Response, StatusCode};
 
-use super::common::{DAY, HOUR, MINUTE, empty, is_word, json, plain, query_of_get, seconds};
-use super::standard::list;
+use super::common::{DAY, HOUR, MINUTE, empty_response, is_word, json_response, query_of_get, seconds, text_response};
+use super::standard::timestamped_list;
 use crate::error::ConfigError;
 use crate::identity::json_body::{self, Field, JsonPath};
 use crate::identity::{IdSource, TypeSource};
@@ -19,7 +19,7 @@ use crate::secrets::{Algorithm, IntoSecrets, Key};
 /// # Errors
 /// When a secret cannot be one.
 pub fn calendly(secrets: impl IntoSecrets) -> Result<Template, ConfigError> {
-    list("calendly", "calendly-webhook-signature")
+    timestamped_list("calendly", "calendly-webhook-signature")
         .own_headers(["calendly-*"])
         .tolerance(3 * MINUTE)
         .id_source(IdSource::body_digest())
@@ -66,19 +66,19 @@ pub fn zoom(secrets: impl IntoSecrets) -> Result<Template, ConfigError> {
         .type_source(TypeSource::json("event")?)
         .sender_timeout(seconds(3))
         .retry_window(85 * MINUTE)
-        .handshake(url_validation)
+        .handshake(answer_url_validation)
         .build(secrets)
 }
 
 /// Zoom's `endpoint.url_validation`: the token comes back with its MAC.
-fn url_validation(body: &[u8], key: &Key) -> Option<Response<Bytes>> {
+fn answer_url_validation(body: &[u8], key: &Key) -> Option<Response<Bytes>> {
     let [event, token] = json_texts(body, ["event", "payload.plainToken"])?;
     let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_');
     if event != "endpoint.url_validation" || !is_word(&token) || !token.bytes().all(is_plain) {
         return None;
     }
     let encrypted = hex::encode(key.sign(&[token.as_bytes()]).ok()?);
-    Some(json(format!(r#"{{"plainToken":"{token}","encryptedToken":"{encrypted}"}}"#)))
+    Some(json_response(format!(r#"{{"plainToken":"{token}","encryptedToken":"{encrypted}"}}"#)))
 }
 
 /// HubSpot v3: `X-HubSpot-Signature-v3: {base64}`, HMAC-SHA256 of `{method}{url}{body}{timestamp}`, with the milliseconds of
@@ -90,7 +90,7 @@ fn url_validation(body: &[u8], key: &Key) -> Option<Response<Bytes>> {
 /// # Errors
 /// When a secret cannot be one, or the URL is none.
 pub fn hubspot(secrets: impl IntoSecrets, url: &str) -> Result<Template, ConfigError> {
-    batches("hubspot")
+    hubspot_template("hubspot")
         .signature("x-hubspot-signature-v3", "{base64}")
         .timestamp("x-hubspot-request-timestamp")
         .in_millis()
@@ -106,7 +106,7 @@ pub fn hubspot(secrets: impl IntoSecrets, url: &str) -> Result<Template, ConfigE
 /// # Errors
 /// When a secret cannot be one, or the URL is none.
 pub fn hubspot_v2(secrets: impl IntoSecrets, url: &str) -> Result<Template, ConfigError> {
-    batches("hubspot-v2")
+    hubspot_template("hubspot-v2")
         .signature("x-hubspot-signature", "{hex}")
         .algorithm(Algorithm::KeyedSha256)
         .signed("{method}{url}{body}")
@@ -119,11 +119,14 @@ pub fn hubspot_v2(secrets: impl IntoSecrets, url: &str) -> Result<Template, Conf
 /// # Errors
 /// When a secret cannot be one.
 pub fn hubspot_v1(secrets: impl IntoSecrets) -> Result<Template, ConfigError> {
-    batches("hubspot-v1").signature("x-hubspot-signature", "{hex}").algorithm(Algorithm::KeyedSha256).build(secrets)
+    hubspot_template("hubspot-v1")
+        .signature("x-hubspot-signature", "{hex}")
+        .algorithm(Algorithm::KeyedSha256)
+        .build(secrets)
 }
 
 /// What the versions have in common.
-fn batches(name: &'static str) -> TemplateBuilder {
+fn hubspot_template(name: &'static str) -> TemplateBuilder {
     Template::builder(name)
         .json_body()
         .own_headers(["x-hubspot-*"])
@@ -149,16 +152,16 @@ pub fn xero(secrets: impl IntoSecrets) -> Result<Template, ConfigError> {
         .type_source(TypeSource::none())
         .sender_timeout(seconds(5))
         .retry_window(DAY)
-        .handshake(intent_to_receive)
+        .handshake(answer_intent_to_receive)
         .build(secrets)
 }
 
 /// Xero's intent to receive: no events, rightly signed.
-fn intent_to_receive(body: &[u8], _: &Key) -> Option<Response<Bytes>> {
+fn answer_intent_to_receive(body: &[u8], _: &Key) -> Option<Response<Bytes>> {
     let [events] = json_body::read(body, [&JsonPath::key("events")]).ok()?;
     let Field::Other(events) = events else { return None };
     let none = json_body::elements(events)?.next().is_none();
-    none.then(|| empty(StatusCode::OK))
+    none.then(|| empty_response(StatusCode::OK))
 }
 
 /// Dropbox: `X-Dropbox-Signature: {hex}`, HMAC-SHA256 of the body under the app secret. The `GET` with `challenge` is answered
@@ -176,12 +179,12 @@ pub fn dropbox(secrets: impl IntoSecrets) -> Result<Template, ConfigError> {
         .own_headers(["x-dropbox-*"])
         .id_source(IdSource::none())
         .type_source(TypeSource::none())
-        .probe(challenge)
+        .probe(answer_challenge)
         .build(secrets)
 }
 
 /// Dropbox's `GET ?challenge=…`.
-fn challenge(head: &Head<'_>) -> Option<Result<Response<Bytes>, Rejection>> {
+fn answer_challenge(head: &Head<'_>) -> Option<Result<Response<Bytes>, Rejection>> {
     let challenge = form_value(query_of_get(head)?, "challenge").filter(|challenge| is_word(challenge))?;
-    Some(Ok(plain(challenge.into_owned())))
+    Some(Ok(text_response(challenge.into_owned())))
 }

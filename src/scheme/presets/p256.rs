@@ -13,7 +13,7 @@ use crate::error::ConfigError;
 use crate::identity::json_body::{self, Field, JsonPath};
 use crate::identity::{IdSource, TypeSource};
 use crate::rejection::{Rejection, RejectionKind};
-use crate::scheme::timestamp::Unit;
+use crate::scheme::timestamp::TimestampUnit;
 use crate::scheme::{Encoding, Head, Outgoing, Profile, Proof, Scheme, Template, Tolerance};
 use crate::secrets::{Algorithm, IntoSecrets, Key, Secret, SecretSet, Secrets, Signature, TenantSecrets};
 
@@ -33,7 +33,9 @@ const VERIFICATION: HeaderName = HeaderName::from_static("plaid-verification");
 pub fn plaid(secrets: impl IntoSecrets) -> Result<Plaid, ConfigError> {
     let secrets = Secrets::new(secrets, |text| {
         let bytes = match text.starts_with('{') {
-            true => point(text).ok_or_else(|| ConfigError::secret("this is no JWK of a key for ES256"))?.into(),
+            true => {
+                jwk_public_key(text).ok_or_else(|| ConfigError::secret("this is no JWK of a key for ES256"))?.into()
+            }
             false => Encoding::Base64.secret(text)?,
         };
         Key::new(Algorithm::EcdsaP256, &bytes)
@@ -87,7 +89,7 @@ impl Plaid {
     fn claims<'a>(&self, jwt: &'a Jwt<'_>, now: SystemTime) -> Result<(SystemTime, Cow<'a, str>), Rejection> {
         match fields(&jwt.claims, ["iat", "request_body_sha256"]) {
             Some([Field::Other(issued_at), Field::Text(digest)]) => {
-                Ok((Unit::Seconds.read(issued_at.as_bytes(), self.tolerance, now)?, digest))
+                Ok((TimestampUnit::Seconds.read(issued_at.as_bytes(), self.tolerance, now)?, digest))
             }
             _ => Err(MALFORMED),
         }
@@ -123,7 +125,7 @@ impl Scheme for Plaid {
     }
 
     fn sign(&self, message: &mut Outgoing, secrets: &SecretSet) -> Result<(), ConfigError> {
-        let issued_at = Unit::Seconds.write(message.unix_millis()?);
+        let issued_at = TimestampUnit::Seconds.write(message.unix_millis()?);
         let digest = hex::encode(Sha256::digest(message.body()));
         let encode = |text: &str| URL_SAFE_NO_PAD.encode(text);
         let header = encode(r#"{"alg":"ES256","kid":"test","typ":"JWT"}"#);
@@ -191,7 +193,7 @@ impl<'a> Jwt<'a> {
 }
 
 /// The public key of a JWK, as a point in SEC 1.
-fn point(jwk: &str) -> Option<Vec<u8>> {
+fn jwk_public_key(jwk: &str) -> Option<Vec<u8>> {
     let [curve, x, y] = fields(jwk.as_bytes(), ["crv", "x", "y"])?;
     let coordinate = |field: Field<'_>| URL_SAFE_NO_PAD.decode(field.text()?.as_bytes()).ok().filter(|x| x.len() == 32);
     (curve.text()? == "P-256").then_some(())?;

@@ -1,7 +1,7 @@
 use bytes::Bytes;
 use http::{Method, Response, StatusCode};
 
-use super::common::empty;
+use super::common::empty_response;
 use crate::error::ConfigError;
 use crate::identity::TypeSource;
 use crate::rejection::Rejection;
@@ -21,20 +21,20 @@ pub fn intercom(secrets: impl IntoSecrets) -> Result<Template, ConfigError> {
         .signature("x-hub-signature", "sha1={hex}")
         .algorithm(Algorithm::HmacSha1)
         .type_source(TypeSource::json("topic")?)
-        .probe(look)
-        .handshake(ping)
+        .probe(answer_head_request)
+        .handshake(answer_ping)
         .build(secrets)
 }
 
 /// Intercom's `ping` topic.
-fn ping(body: &[u8], _: &Key) -> Option<Response<Bytes>> {
+fn answer_ping(body: &[u8], _: &Key) -> Option<Response<Bytes>> {
     let [topic] = json_texts(body, ["topic"])?;
-    (topic == "ping").then(|| empty(StatusCode::OK))
+    (topic == "ping").then(|| empty_response(StatusCode::OK))
 }
 
 /// Intercom's look whether the URL answers at all.
-fn look(head: &Head<'_>) -> Option<Result<Response<Bytes>, Rejection>> {
-    (head.method() == Method::HEAD).then(|| Ok(empty(StatusCode::OK)))
+fn answer_head_request(head: &Head<'_>) -> Option<Result<Response<Bytes>, Rejection>> {
+    (head.method() == Method::HEAD).then(|| Ok(empty_response(StatusCode::OK)))
 }
 
 /// Vercel: `x-vercel-signature: {hex}`, HMAC-SHA1 of the body.

@@ -16,7 +16,7 @@ use crate::secrets::{Algorithm, IntoSecrets, Key};
 /// # Errors
 /// When a secret cannot be one, or there are none, or more than eight.
 pub fn timestamped(secrets: impl IntoSecrets) -> Result<Template, ConfigError> {
-    list("timestamped", "webhook-signature").build(secrets)
+    timestamped_list("timestamped", "webhook-signature").build(secrets)
 }
 
 /// Standard Webhooks: `webhook-signature: v1,{base64} …`, HMAC-SHA256 of `{id}.{timestamp}.{body}`, with `webhook-id` and
@@ -33,7 +33,7 @@ pub fn timestamped(secrets: impl IntoSecrets) -> Result<Template, ConfigError> {
 /// # Errors
 /// When a secret is not base64.
 pub fn standard_webhooks(secrets: impl IntoSecrets) -> Result<Template, ConfigError> {
-    standard("standard-webhooks").retry_window(76 * HOUR).build(secrets)
+    standard_template("standard-webhooks").retry_window(76 * HOUR).build(secrets)
 }
 
 /// Svix, and every sender that uses it: Standard Webhooks with `svix-id`, `svix-timestamp` and `svix-signature`, or with
@@ -44,7 +44,7 @@ pub fn standard_webhooks(secrets: impl IntoSecrets) -> Result<Template, ConfigEr
 /// # Errors
 /// As [`standard_webhooks`].
 pub fn svix(secrets: impl IntoSecrets) -> Result<Template, ConfigError> {
-    by_svix("svix").build(secrets)
+    svix_template("svix").build(secrets)
 }
 
 /// Clerk, which sends with [`svix`].
@@ -52,7 +52,7 @@ pub fn svix(secrets: impl IntoSecrets) -> Result<Template, ConfigError> {
 /// # Errors
 /// As [`standard_webhooks`].
 pub fn clerk(secrets: impl IntoSecrets) -> Result<Template, ConfigError> {
-    by_svix("clerk").build(secrets)
+    svix_template("clerk").build(secrets)
 }
 
 /// Resend, which sends with [`svix`].
@@ -60,7 +60,7 @@ pub fn clerk(secrets: impl IntoSecrets) -> Result<Template, ConfigError> {
 /// # Errors
 /// As [`standard_webhooks`].
 pub fn resend(secrets: impl IntoSecrets) -> Result<Template, ConfigError> {
-    by_svix("resend").build(secrets)
+    svix_template("resend").build(secrets)
 }
 
 /// OpenAI: [`standard_webhooks`], but a secret without `whsec_` is the key as it is, and not base64.
@@ -76,22 +76,22 @@ pub fn openai(secrets: impl IntoSecrets) -> Result<Template, ConfigError> {
         true => standard_key(text),
         false => Key::hmac_sha256(text.as_bytes()),
     };
-    standard("openai").key(key).retry_window(3 * DAY).build(secrets)
+    standard_template("openai").key(key).retry_window(3 * DAY).build(secrets)
 }
 
 /// `t=…,v1=…` over the timestamp, a dot and the body.
-pub(super) fn list(name: &'static str, header: &str) -> TemplateBuilder {
+pub(super) fn timestamped_list(name: &'static str, header: &str) -> TemplateBuilder {
     Template::builder(name).signature(header, "t={timestamp},v1={hex}").signed("{timestamp}.{body}")
 }
 
-pub(super) fn standard(name: &'static str) -> TemplateBuilder {
-    described(Template::builder(name).signature("webhook-signature", "v1,{base64} …"))
+pub(super) fn standard_template(name: &'static str) -> TemplateBuilder {
+    with_common_parts(Template::builder(name).signature("webhook-signature", "v1,{base64} …"))
         .timestamp("webhook-timestamp")
         .id("webhook-id")
 }
 
-fn by_svix(name: &'static str) -> TemplateBuilder {
-    described(Template::builder(name).signature("svix-signature", "v1,{base64} …"))
+fn svix_template(name: &'static str) -> TemplateBuilder {
+    with_common_parts(Template::builder(name).signature("svix-signature", "v1,{base64} …"))
         .timestamp("svix-timestamp")
         .id("svix-id")
         .own_headers(["svix-*"])
@@ -103,7 +103,7 @@ fn by_svix(name: &'static str) -> TemplateBuilder {
 }
 
 /// What does not depend on the headers' names.
-fn described(builder: TemplateBuilder) -> TemplateBuilder {
+fn with_common_parts(builder: TemplateBuilder) -> TemplateBuilder {
     builder.or_version("v1a", Algorithm::Ed25519).signed("{id}.{timestamp}.{body}").key(standard_key)
 }
 

@@ -38,7 +38,7 @@ const MOST_PARAMETERS: usize = 1_000;
 /// When a secret cannot be one, or the URL is none.
 #[cfg(feature = "sha1")]
 pub fn twilio(secrets: impl IntoSecrets, url: &str) -> Result<Custom, ConfigError> {
-    Signing { name: "twilio", algorithm: Algorithm::HmacSha1, signs: SHA1 }.scheme(secrets, url)
+    Variant { name: "twilio", algorithm: Algorithm::HmacSha1, signs: SHA1 }.scheme(secrets, url)
 }
 
 /// Twilio with a SharedKey: as [`twilio`], but HMAC-SHA256, under a key made for webhooks in place of the auth token.
@@ -52,7 +52,7 @@ pub fn twilio(secrets: impl IntoSecrets, url: &str) -> Result<Custom, ConfigErro
 /// # Errors
 /// If a secret or the URL is invalid.
 pub fn twilio_shared_key(secrets: impl IntoSecrets, url: &str) -> Result<Custom, ConfigError> {
-    Signing { name: "twilio-shared-key", algorithm: Algorithm::HmacSha256, signs: SHA256 }.scheme(secrets, url)
+    Variant { name: "twilio-shared-key", algorithm: Algorithm::HmacSha256, signs: SHA256 }.scheme(secrets, url)
 }
 
 #[cfg(feature = "sha1")]
@@ -60,13 +60,13 @@ const SHA1: &str = "HMAC-SHA1 of {url}, then the form's parameters, sorted";
 const SHA256: &str = "HMAC-SHA256 of {url}, then the form's parameters, sorted";
 
 /// What tells Twilio's two schemes apart.
-struct Signing {
+struct Variant {
     name: &'static str,
     algorithm: Algorithm,
     signs: &'static str,
 }
 
-impl Signing {
+impl Variant {
     fn scheme(self, secrets: impl IntoSecrets, url: &str) -> Result<Custom, ConfigError> {
         let algorithm = self.algorithm;
         let secrets = Secrets::new(secrets, move |text| Key::new(algorithm, text.as_bytes()))?;
@@ -81,7 +81,7 @@ impl Signing {
         let signing = url.clone();
         Ok(Custom::by_body(self.name, secrets, move |head, body| read(&url, algorithm, head, body))
             .signing(move |message, secrets| sign(&signing, message, secrets))
-            .demanding(SIGNATURE)
+            .required_header(SIGNATURE)
             .described(self.signs)
             .with_profile(profile))
     }
@@ -103,7 +103,7 @@ fn read(url: &PublicUrl, algorithm: Algorithm, head: &Head<'_>, body: &[u8]) -> 
 
 /// The public URL, which always gets the request's `bodySHA256`: that is no part of what is configured.
 fn signed_url<'a>(url: &'a PublicUrl, head: &Head<'_>) -> Result<Cow<'a, str>, Rejection> {
-    let url = url.of(head)?;
+    let url = url.for_request(head)?;
     let sent_to = head.uri().path_and_query().map_or("", PathAndQuery::as_str);
     Ok(match (body_digest(&url), body_digest(sent_to)) {
         (None, Some(digest)) => Cow::Owned(with_digest(&url, digest)),

@@ -5,14 +5,14 @@ use std::time::Duration;
 use bytes::Bytes;
 use http::{Response, StatusCode};
 
-use super::signature_format::Form;
+use super::signature_format::SignatureFormat;
 use super::signed_text::SignedText;
-use super::template::{Family, Handshake, Probe, ProofHeader, Template};
+use super::template::{Handshake, HeaderSet, Probe, ProofHeader, Template};
 use crate::error::ConfigError;
 use crate::identity::{IdSource, TypeSource, json_path};
 use crate::rejection::Rejection;
 use crate::scheme::public_url::PublicUrl;
-use crate::scheme::timestamp::Unit;
+use crate::scheme::timestamp::TimestampUnit;
 use crate::scheme::{Encoding, Head, HeaderPattern, Profile, Tolerance};
 use crate::secrets::{Algorithm, IntoSecrets, Key, Secrets};
 
@@ -30,13 +30,13 @@ type MakeKey = dyn Fn(&str) -> Result<Key, ConfigError> + Send + Sync;
 pub struct TemplateBuilder {
     name: Cow<'static, str>,
     algorithm: Algorithm,
-    also: Vec<(String, Algorithm)>,
+    other_versions: Vec<(String, Algorithm)>,
     key: Option<Arc<MakeKey>>,
     secret_encoding: Encoding,
-    families: Vec<Names>,
+    header_sets: Vec<HeaderSetNames>,
     form: String,
     signed: String,
-    unit: Unit,
+    unit: TimestampUnit,
     body_timestamp: Option<String>,
     json_body: bool,
     /// A timestamp or an id was given before the signature that it belongs to.
@@ -51,7 +51,7 @@ pub struct TemplateBuilder {
     handshake: Option<Arc<Handshake>>,
 }
 
-struct Names {
+struct HeaderSetNames {
     signature: String,
     timestamp: Option<String>,
     id: Option<String>,
@@ -62,13 +62,13 @@ impl TemplateBuilder {
         Self {
             name,
             algorithm: Algorithm::HmacSha256,
-            also: Vec::new(),
+            other_versions: Vec::new(),
             key: None,
             secret_encoding: Encoding::Text,
-            families: Vec::new(),
+            header_sets: Vec::new(),
             form: String::new(),
             signed: "{body}".to_owned(),
-            unit: Unit::Seconds,
+            unit: TimestampUnit::Seconds,
             body_timestamp: None,
             json_body: false,
             misplaced: false,
@@ -90,21 +90,21 @@ impl TemplateBuilder {
     /// ones written, its elements may come in any order, and those of other versions are passed over.
     pub fn signature(mut self, header: &str, form: &str) -> Self {
         form.clone_into(&mut self.form);
-        self.families.clear();
+        self.header_sets.clear();
         self.or_signature(header)
     }
 
     /// Another header that the same sender may use for the signature; the first one that is there counts. What
     /// [`timestamp`](Self::timestamp) and [`id`](Self::id) say after this is for deliveries with this header.
     pub fn or_signature(mut self, header: &str) -> Self {
-        let names = Names { signature: header.to_owned(), timestamp: None, id: None };
-        self.families.push(names);
+        let names = HeaderSetNames { signature: header.to_owned(), timestamp: None, id: None };
+        self.header_sets.push(names);
         self
     }
 
     /// The header that carries the timestamp, in unix seconds.
     pub fn timestamp(mut self, header: &str) -> Self {
-        match self.families.last_mut() {
+        match self.header_sets.last_mut() {
             Some(names) => names.timestamp = Some(header.to_owned()),
             None => self.misplaced = true,
         }
@@ -113,7 +113,7 @@ impl TemplateBuilder {
 
     /// Timestamps are in unix milliseconds.
     pub fn in_millis(mut self) -> Self {
-        self.unit = Unit::Millis;
+        self.unit = TimestampUnit::Millis;
         self
     }
 
@@ -132,7 +132,7 @@ impl TemplateBuilder {
 
     /// The header that carries the event's id, for a scheme that signs it.
     pub fn id(mut self, header: &str) -> Self {
-        match self.families.last_mut() {
+        match self.header_sets.last_mut() {
             Some(names) => names.id = Some(header.to_owned()),
             None => self.misplaced = true,
         }
@@ -166,7 +166,7 @@ impl TemplateBuilder {
 
     /// Another version that may stand in the same list, computed with another algorithm.
     pub fn or_version(mut self, version: &str, algorithm: Algorithm) -> Self {
-        self.also.push((version.to_owned(), algorithm));
+        self.other_versions.push((version.to_owned(), algorithm));
         self
     }
 
@@ -261,15 +261,15 @@ impl TemplateBuilder {
         if self.misplaced {
             return Err(ConfigError::scheme("timestamp and id come after the signature whose headers they are"));
         }
-        let mut form = Form::parse(&self.form, algorithm)?;
-        for (version, algorithm) in &self.also {
-            form.also(version, *algorithm)?;
+        let mut form = SignatureFormat::parse(&self.form, algorithm)?;
+        for (version, algorithm) in &self.other_versions {
+            form.add_version(version, *algorithm)?;
         }
         let signed = SignedText::parse(&self.signed)?;
         let own_headers = self.own_headers.iter().map(|text| HeaderPattern::new(text));
         let mut profile = self.profile.own_headers(own_headers.collect::<Result<Vec<_>, _>>()?);
         let signed_id = self
-            .families
+            .header_sets
             .iter()
             .find_map(|names| names.id.as_deref())
             .map(|name| IdSource::signed().described(format!("header {name}")));
@@ -282,7 +282,7 @@ impl TemplateBuilder {
         let url = self.url.as_deref().map(PublicUrl::new).transpose()?;
         let template = Template {
             algorithm,
-            families: self.families.iter().map(Names::parse).collect::<Result<_, _>>()?,
+            header_sets: self.header_sets.iter().map(HeaderSetNames::parse).collect::<Result<_, _>>()?,
             form,
             signed,
             unit: self.unit,
@@ -290,25 +290,25 @@ impl TemplateBuilder {
             // Whoever knows such a digest can append to what it is of, though nothing that would be JSON.
             json_body: self.json_body || algorithm == Algorithm::KeyedSha256,
             tolerance: self.tolerance,
-            url: url.map(|url| url.unescaping(self.unescaped)),
-            secrets: Secrets::new(secrets, make_key).map_err(|error| error.of(&self.name))?,
+            url: url.map(|url| url.with_unescaped(self.unescaped)),
+            secrets: Secrets::new(secrets, make_key).map_err(|error| error.in_scheme(&self.name))?,
             profile,
             probe: self.probe,
             handshake: self.handshake,
             name: self.name,
         };
         template
-            .families
+            .header_sets
             .iter()
-            .try_for_each(|family| check(&template, family))
-            .map_err(|error| error.of(&template.name))?;
+            .try_for_each(|headers| check(&template, headers))
+            .map_err(|error| error.in_scheme(&template.name))?;
         Ok(template)
     }
 }
 
-impl Names {
-    fn parse(&self) -> Result<Family, ConfigError> {
-        Ok(Family {
+impl HeaderSetNames {
+    fn parse(&self) -> Result<HeaderSet, ConfigError> {
+        Ok(HeaderSet {
             signature: ProofHeader::new(&self.signature)?,
             timestamp: self.timestamp.as_deref().map(ProofHeader::new).transpose()?,
             id: self.id.as_deref().map(ProofHeader::new).transpose()?,
@@ -317,9 +317,9 @@ impl Names {
 }
 
 /// What is signed must come from somewhere, and what comes from the head proves nothing unless it is signed.
-fn check(template: &Template, family: &Family) -> Result<(), ConfigError> {
+fn check(template: &Template, headers: &HeaderSet) -> Result<(), ConfigError> {
     let signed = &template.signed;
-    let timestamp = template.form.has_timestamp() || family.timestamp.is_some();
+    let timestamp = template.form.has_timestamp() || headers.timestamp.is_some();
     let token = template.algorithm == Algorithm::Token;
     let ambiguous = signed.id_separator().is_none_or(|text| text[0].is_ascii_digit());
     let mistakes = [
@@ -331,8 +331,8 @@ fn check(template: &Template, family: &Family) -> Result<(), ConfigError> {
             timestamp && template.body_timestamp.is_some(),
             "there is a timestamp in the head and one in the body: drop one",
         ),
-        (signed.has_id() && family.id.is_none(), "{id} is signed: say where it comes from"),
-        (!signed.has_id() && family.id.is_some(), "the id proves nothing unless {id} is signed"),
+        (signed.has_id() && headers.id.is_none(), "{id} is signed: say where it comes from"),
+        (!signed.has_id() && headers.id.is_some(), "the id proves nothing unless {id} is signed"),
         (signed.has_id() && ambiguous, "an id could be split elsewhere: sign {id}.{timestamp}.{body}, or the like"),
         (signed.has_url() && template.url.is_none(), "{url} is signed: say where it comes from"),
         (!signed.has_url() && template.url.is_some(), "the url proves nothing unless {url} is signed"),

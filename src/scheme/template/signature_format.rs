@@ -7,7 +7,7 @@ use crate::secrets::{Algorithm, Key};
 
 /// How the signature's header reads, as in `sha256={hex}` or `t={timestamp},v1={hex}`.
 #[derive(Clone, Debug)]
-pub(super) struct Form {
+pub(super) struct SignatureFormat {
     /// How it must read, for people.
     hint: Arc<str>,
     encoding: Encoding,
@@ -19,10 +19,10 @@ enum Layout {
     /// One signature behind a prefix, which may be empty.
     One { prefix: Box<[u8]> },
     /// `key=value` pairs in any order, or with another character between the two.
-    List { separator: u8, between: u8, timestamp: Option<Box<[u8]>>, versions: Vec<(Box<[u8]>, Algorithm)> },
+    List { separator: u8, assignment: u8, timestamp: Option<Box<[u8]>>, versions: Vec<(Box<[u8]>, Algorithm)> },
 }
 
-impl Form {
+impl SignatureFormat {
     pub(super) fn parse(text: &str, algorithm: Algorithm) -> Result<Self, ConfigError> {
         Self::try_parse(text, algorithm).ok_or_else(|| {
             ConfigError::scheme(format!(
@@ -45,11 +45,11 @@ impl Form {
             return Some(Self { hint, encoding: encoding?, layout });
         }
         let separator = rest.bytes().next().or(trailing)?;
-        let between = placeholder(first)?.0.bytes().last()?;
+        let assignment = placeholder(first)?.0.bytes().last()?;
         let (mut timestamp, mut versions, mut written) = (None, Vec::new(), None);
         for element in text.split(char::from(separator)) {
             let (key, encoding) = placeholder(element.strip_suffix('}')?)?;
-            let key: Box<[u8]> = key.strip_suffix(char::from(between))?.as_bytes().into();
+            let key: Box<[u8]> = key.strip_suffix(char::from(assignment))?.as_bytes().into();
             match encoding {
                 Some(_) if written.is_none_or(|written| encoding == Some(written)) => versions.push((key, algorithm)),
                 None if timestamp.is_none() => timestamp = Some(key),
@@ -57,14 +57,14 @@ impl Form {
             }
             written = encoding.or(written);
         }
-        Some(Self { hint, encoding: written?, layout: Layout::List { separator, between, timestamp, versions } })
+        Some(Self { hint, encoding: written?, layout: Layout::List { separator, assignment, timestamp, versions } })
     }
 
     /// Accepts another version in the same list, computed with another algorithm.
-    pub(super) fn also(&mut self, version: &str, with: Algorithm) -> Result<(), ConfigError> {
+    pub(super) fn add_version(&mut self, version: &str, algorithm: Algorithm) -> Result<(), ConfigError> {
         match &mut self.layout {
             Layout::List { versions, .. } => {
-                versions.push((version.as_bytes().into(), with));
+                versions.push((version.as_bytes().into(), algorithm));
                 Ok(())
             }
             Layout::One { .. } => Err(ConfigError::scheme("only a list has room for another version")),
@@ -80,16 +80,16 @@ impl Form {
         &self,
         value: &'a [u8],
         proof: &mut Proof,
-        only: Algorithm,
+        algorithm: Algorithm,
     ) -> Result<Option<&'a [u8]>, Rejection> {
         match &self.layout {
             Layout::One { prefix } => {
                 let signature = value.strip_prefix(&**prefix).ok_or_else(|| self.malformed())?;
-                proof.add(only, self.encoding, signature);
+                proof.add(algorithm, self.encoding, signature);
                 Ok(None)
             }
-            Layout::List { separator, between, timestamp, versions } => {
-                let mut elements = Elements::new(value, *separator, *between);
+            Layout::List { separator, assignment, timestamp, versions } => {
+                let mut elements = Elements::new(value, *separator, *assignment);
                 let found = self.read_list(&mut elements, timestamp.as_deref(), versions, proof)?;
                 match timestamp {
                     Some(_) if found.is_none() => Err(Rejection::malformed("its timestamp is missing")),
@@ -123,21 +123,26 @@ impl Form {
     }
 
     /// Where a signature ends is known beforehand, as a rule, and one that can be decoded is visible.
-    fn read_signature(&self, elements: &mut Elements<'_>, with: Algorithm, proof: &mut Proof) -> Result<(), NotAList> {
-        let length = self.encoding.length(with);
-        let usual = length.and_then(|length| self.encoding.signature(with, elements.peek(length)?));
+    fn read_signature(
+        &self,
+        elements: &mut Elements<'_>,
+        algorithm: Algorithm,
+        proof: &mut Proof,
+    ) -> Result<(), NotAList> {
+        let length = self.encoding.length(algorithm);
+        let usual = length.and_then(|length| self.encoding.signature(algorithm, elements.peek(length)?));
         match (usual, length) {
             (Some(signature), Some(length)) => {
-                proof.offer(Some(signature));
+                proof.push_signature(Some(signature));
                 elements.take(length)?;
             }
-            _ => proof.add(with, self.encoding, elements.value()?),
+            _ => proof.add(algorithm, self.encoding, elements.value()?),
         }
         Ok(())
     }
 
     fn malformed(&self) -> Rejection {
-        Rejection::new(RejectionKind::MalformedSignature).hinting(&self.hint)
+        Rejection::new(RejectionKind::MalformedSignature).with_hint(&self.hint)
     }
 
     /// The header that these keys' signatures make up: all of them where there is room, else the first.
@@ -153,9 +158,9 @@ impl Form {
                 let first = keys.first().map(|key| signature(key)).transpose()?.unwrap_or_default();
                 Ok(String::from_utf8_lossy(prefix).into_owned() + &first)
             }
-            Layout::List { separator, between, timestamp: name, versions } => {
+            Layout::List { separator, assignment, timestamp: name, versions } => {
                 let element = |key: &[u8], value: &str| {
-                    format!("{}{}{value}", String::from_utf8_lossy(key), char::from(*between))
+                    format!("{}{}{value}", String::from_utf8_lossy(key), char::from(*assignment))
                 };
                 let mut elements: Vec<String> = name.iter().map(|name| element(name, timestamp)).collect();
                 for key in keys {
@@ -187,15 +192,15 @@ fn placeholder(element: &str) -> Option<(&str, Option<Encoding>)> {
 pub(super) struct Elements<'a> {
     rest: &'a [u8],
     separator: u8,
-    between: u8,
+    assignment: u8,
 }
 
 /// The text is no such list.
 pub(super) struct NotAList;
 
 impl<'a> Elements<'a> {
-    pub(super) fn new(text: &'a [u8], separator: u8, between: u8) -> Self {
-        Self { rest: text, separator, between }
+    pub(super) fn new(text: &'a [u8], separator: u8, assignment: u8) -> Self {
+        Self { rest: text, separator, assignment }
     }
 
     /// The next element's key: a plain word.
@@ -206,7 +211,7 @@ impl<'a> Elements<'a> {
         let is_plain = |byte: &&u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_' | b'.');
         let length = self.rest.iter().take_while(is_plain).count();
         match self.rest[length..].split_first() {
-            Some((between, rest)) if *between == self.between && length > 0 => {
+            Some((assignment, rest)) if *assignment == self.assignment && length > 0 => {
                 Ok(Some(&std::mem::replace(&mut self.rest, rest)[..length]))
             }
             _ => Err(NotAList),

@@ -2,7 +2,7 @@ use std::fmt;
 
 use crate::error::ConfigError;
 use crate::scheme::Proof;
-use crate::scheme::proof::Short;
+use crate::scheme::proof::SmallBytes;
 
 /// What is signed, as in `v0:{timestamp}:{body}`.
 #[derive(Clone)]
@@ -24,7 +24,7 @@ enum Part {
 
 /// What the parts of one delivery are.
 #[derive(Clone, Copy, Default)]
-pub(super) struct Values<'a> {
+pub(super) struct SignedValues<'a> {
     pub(super) timestamp: &'a [u8],
     pub(super) id: &'a [u8],
     pub(super) url: &'a str,
@@ -88,17 +88,17 @@ impl SignedText {
     }
 
     /// Tells `proof` what is signed around the body, or instead of it.
-    pub(super) fn fill(&self, proof: &mut Proof, values: &Values<'_>) {
-        self.before.iter().for_each(|part| part.push_to(proof.before_mut(), values));
-        self.after.iter().for_each(|part| part.push_to(proof.after_mut(), values));
+    pub(super) fn write_to(&self, proof: &mut Proof, values: &SignedValues<'_>) {
+        self.before.iter().for_each(|part| part.push_to(proof.prefix_mut(), values));
+        self.after.iter().for_each(|part| part.push_to(proof.suffix_mut(), values));
         if !self.covers_body {
-            proof.sign_nothing_of_the_body();
+            proof.exclude_body();
         }
     }
 }
 
 impl Part {
-    fn push_to(&self, bytes: &mut Short, values: &Values<'_>) {
+    fn push_to(&self, bytes: &mut SmallBytes, values: &SignedValues<'_>) {
         bytes.push(match self {
             Self::Literal(literal) => literal,
             Self::Timestamp => values.timestamp,

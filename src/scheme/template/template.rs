@@ -6,15 +6,15 @@ use std::time::SystemTime;
 use bytes::Bytes;
 use http::{HeaderName, Response};
 
-use super::signature_format::Form;
-use super::signed_text::{SignedText, Values};
+use super::signature_format::SignatureFormat;
+use super::signed_text::{SignedText, SignedValues};
 use crate::error::ConfigError;
 use crate::head::header_name;
 use crate::identity::json_body::{self, Field, JsonPath};
 use crate::rejection::Rejection;
 use crate::scheme::body::set_json_field;
 use crate::scheme::public_url::PublicUrl;
-use crate::scheme::timestamp::Unit;
+use crate::scheme::timestamp::TimestampUnit;
 use crate::scheme::{Head, HeaderPattern, Outgoing, Profile, Proof, Scheme, Tolerance};
 use crate::secrets::{Algorithm, Key, SecretSet, Secrets};
 
@@ -39,10 +39,10 @@ pub(super) type Handshake = dyn Fn(&[u8], &Key) -> Option<Response<Bytes>> + Sen
 pub struct Template {
     pub(super) name: Cow<'static, str>,
     pub(super) algorithm: Algorithm,
-    pub(super) families: Vec<Family>,
-    pub(super) form: Form,
+    pub(super) header_sets: Vec<HeaderSet>,
+    pub(super) form: SignatureFormat,
     pub(super) signed: SignedText,
-    pub(super) unit: Unit,
+    pub(super) unit: TimestampUnit,
     pub(super) body_timestamp: Option<JsonPath>,
     pub(super) json_body: bool,
     pub(super) tolerance: Tolerance,
@@ -60,8 +60,8 @@ impl Template {
     /// When that is not the name of a header.
     pub fn header(mut self, name: &str) -> Result<Self, ConfigError> {
         let signature = ProofHeader::new(name)?;
-        self.families.truncate(1);
-        self.families.iter_mut().for_each(|family| family.signature = signature.clone());
+        self.header_sets.truncate(1);
+        self.header_sets.iter_mut().for_each(|headers| headers.signature = signature.clone());
         Ok(self)
     }
 
@@ -94,7 +94,7 @@ impl Scheme for Template {
     }
 
     fn read_body(&self, head: &Head<'_>, body: &[u8]) -> Result<Vec<Proof>, Rejection> {
-        self.proof_with(head, body).map(|proof| vec![proof])
+        self.proof_from_body(head, body).map(|proof| vec![proof])
     }
 
     fn sign(&self, message: &mut Outgoing, secrets: &SecretSet) -> Result<(), ConfigError> {
@@ -102,8 +102,8 @@ impl Scheme for Template {
     }
 
     fn profile(&self) -> Profile {
-        let read = self.families.iter().flat_map(|family| family.timestamp.iter().chain(&family.id));
-        let proofs = self.families.iter().map(|family| family.signature.name.clone());
+        let read = self.header_sets.iter().flat_map(|headers| headers.timestamp.iter().chain(&headers.id));
+        let proofs = self.header_sets.iter().map(|headers| headers.signature.name.clone());
         let profile = self.profile.clone().own_headers(read.map(|header| HeaderPattern::name(header.name.clone())));
         Profile { tolerance: self.is_timestamped().then_some(self.tolerance), ..profile.proof_headers(proofs) }
     }
@@ -129,7 +129,7 @@ impl fmt::Debug for Template {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Template")
             .field("name", &self.name)
-            .field("families", &self.families)
+            .field("header_sets", &self.header_sets)
             .field("form", &self.form)
             .field("signed", &self.signed)
             .field("tolerance", &self.tolerance)
@@ -142,59 +142,63 @@ impl Template {
     /// What the head claims, or that the body is needed to know it. Whatever the head gives reason to refuse is refused now.
     fn read_head(&self, head: &Head<'_>) -> Result<Proof, Rejection> {
         if self.body_timestamp.is_none() && !self.json_body {
-            return self.claimed(head, &[]);
+            return self.proof_from_head(head, &[]);
         }
         let mut proof = Proof::new();
         match &self.body_timestamp {
-            Some(_) => drop(self.form.read(self.family(head).signature.of(head)?, &mut proof, self.algorithm)?),
-            None => proof = self.claimed(head, &[])?,
+            Some(_) => drop(self.form.read(self.headers(head).signature.value(head)?, &mut proof, self.algorithm)?),
+            None => proof = self.proof_from_head(head, &[])?,
         }
         proof.check().map(|()| Proof::in_body())
     }
 
     /// What the head claims, given the body.
-    fn proof_with(&self, head: &Head<'_>, body: &[u8]) -> Result<Proof, Rejection> {
+    fn proof_from_body(&self, head: &Head<'_>, body: &[u8]) -> Result<Proof, Rejection> {
         let Some(path) = &self.body_timestamp else {
             let is_json = body.is_empty() || json_body::read(body, []).is_ok();
-            return if is_json { self.claimed(head, &[]) } else { Err(Rejection::malformed("the body is not json")) };
+            return if is_json {
+                self.proof_from_head(head, &[])
+            } else {
+                Err(Rejection::malformed("the body is not json"))
+            };
         };
         match json_body::read(body, [path]) {
-            Ok([Field::Text(text)]) => self.claimed(head, text.as_bytes()),
-            Ok([Field::Other(number)]) => self.claimed(head, number.as_bytes()),
+            Ok([Field::Text(text)]) => self.proof_from_head(head, text.as_bytes()),
+            Ok([Field::Other(number)]) => self.proof_from_head(head, number.as_bytes()),
             _ => Err(Rejection::malformed("the body has no timestamp")),
         }
     }
 
-    /// The first family whose signature is there.
-    fn family(&self, head: &Head<'_>) -> &Family {
-        let present = |family: &&Family| head.headers().contains_key(&family.signature.name);
-        match &*self.families {
+    /// The first headers whose signature is there.
+    fn headers(&self, head: &Head<'_>) -> &HeaderSet {
+        let present = |headers: &&HeaderSet| head.headers().contains_key(&headers.signature.name);
+        match &*self.header_sets {
             [only] => only,
-            families => families.iter().find(present).unwrap_or(&families[0]),
+            header_sets => header_sets.iter().find(present).unwrap_or(&header_sets[0]),
         }
     }
 
     /// What the head claims. `body_timestamp` is the text of a timestamp that is not in the head.
-    fn claimed(&self, head: &Head<'_>, body_timestamp: &[u8]) -> Result<Proof, Rejection> {
-        let family = self.family(head);
+    fn proof_from_head(&self, head: &Head<'_>, body_timestamp: &[u8]) -> Result<Proof, Rejection> {
+        let headers = self.headers(head);
         let mut proof = Proof::new();
-        let listed = self.form.read(family.signature.of(head)?, &mut proof, self.algorithm)?;
-        let timestamp = match &family.timestamp {
-            Some(header) => header.of(head)?,
+        let listed = self.form.read(headers.signature.value(head)?, &mut proof, self.algorithm)?;
+        let timestamp = match &headers.timestamp {
+            Some(header) => header.value(head)?,
             None => listed.unwrap_or(body_timestamp),
         };
-        if let Some(time) = self.signed_at(timestamp, family, head.now())? {
+        if let Some(time) = self.signed_at(timestamp, headers, head.now())? {
             proof.set_timestamp(time);
         }
-        let id = family.id.as_ref().map(|header| self.signed_id(head, header)).transpose()?;
-        let url = self.url.as_ref().map(|url| url.of(head)).transpose()?;
-        let values = Values {
+        let id = headers.id.as_ref().map(|header| self.signed_id(head, header)).transpose()?;
+        let url = self.url.as_ref().map(|url| url.for_request(head)).transpose()?;
+        let values = SignedValues {
             timestamp,
             id: id.unwrap_or_default().as_bytes(),
             url: url.as_deref().unwrap_or_default(),
             method: head.method().as_str(),
         };
-        self.signed.fill(&mut proof, &values);
+        self.signed.write_to(&mut proof, &values);
         Ok(match id {
             Some(id) => proof.id(id),
             None => proof,
@@ -202,9 +206,9 @@ impl Template {
     }
 
     fn signed_id<'a>(&self, head: &Head<'a>, header: &ProofHeader) -> Result<&'a str, Rejection> {
-        let id = std::str::from_utf8(header.of(head)?).map_err(|_| Rejection::malformed("the id is no text"))?;
+        let id = std::str::from_utf8(header.value(head)?).map_err(|_| Rejection::malformed("the id is no text"))?;
         // Of a number that could be no timestamp, nobody can make one.
-        let is_timestamp = |part: &str| self.unit.is_shaped(part.as_bytes(), self.tolerance.notices_digits());
+        let is_timestamp = |part: &str| self.unit.is_plausible(part.as_bytes(), self.tolerance.detects_moved_digits());
         let separator = self.signed.id_separator().and_then(|text| std::str::from_utf8(text).ok());
         if separator.is_some_and(|separator| id.split(separator).skip(1).any(is_timestamp)) {
             return Err(Rejection::malformed(
@@ -216,15 +220,15 @@ impl Template {
 
     /// When it was signed, where that can be told. Unchecked and in a header of its own, a timestamp may be any number; not any
     /// text, or a part of the body could be passed off as a part of it.
-    fn signed_at(&self, text: &[u8], family: &Family, now: SystemTime) -> Result<Option<SystemTime>, Rejection> {
+    fn signed_at(&self, text: &[u8], headers: &HeaderSet, now: SystemTime) -> Result<Option<SystemTime>, Rejection> {
         if !self.is_timestamped() {
             return Ok(None);
         }
         let exact = self.signed.has_timestamp_next_to_body();
-        if !self.tolerance.notices_digits() && !self.unit.is_shaped(text, exact) {
+        if !self.tolerance.detects_moved_digits() && !self.unit.is_plausible(text, exact) {
             return Err(Rejection::malformed("the timestamp is not as long as today's, or no number"));
         }
-        let unchecked = self.tolerance == Tolerance::InsecureUnchecked && family.timestamp.is_some();
+        let unchecked = self.tolerance == Tolerance::InsecureUnchecked && headers.timestamp.is_some();
         match self.unit.read(text, self.tolerance, now) {
             Err(_) if unchecked => Ok(None),
             read => read.map(Some),
@@ -232,17 +236,17 @@ impl Template {
     }
 
     fn is_timestamped(&self) -> bool {
-        self.form.has_timestamp() || self.families[0].timestamp.is_some() || self.body_timestamp.is_some()
+        self.form.has_timestamp() || self.header_sets[0].timestamp.is_some() || self.body_timestamp.is_some()
     }
 
     /// Adds the headers that make this message one that is accepted.
     fn sign_message(&self, message: &mut Outgoing, secrets: &SecretSet) -> Result<(), ConfigError> {
-        let family = &self.families[0];
+        let headers = &self.header_sets[0];
         let timestamp = self.unit.write(message.unix_millis()?);
-        if let Some(header) = &family.timestamp {
+        if let Some(header) = &headers.timestamp {
             message.set_header(&header.name, &timestamp)?;
         }
-        if let Some(header) = &family.id {
+        if let Some(header) = &headers.id {
             let id = message.id.clone();
             message.set_header(&header.name, &id)?;
         }
@@ -251,16 +255,16 @@ impl Template {
         }
         let parts = message.parts();
         let head = Head::new(&parts, message.signed_at);
-        let url = self.url.as_ref().map(|url| url.of(&head)).transpose();
+        let url = self.url.as_ref().map(|url| url.for_request(&head)).transpose();
         let url = url.map_err(|refused| ConfigError::unsignable(&refused))?;
-        let values = Values {
+        let values = SignedValues {
             timestamp: timestamp.as_bytes(),
             id: message.id.as_bytes(),
             url: url.as_deref().unwrap_or_default(),
             method: parts.method.as_str(),
         };
         let mut signed = Proof::new();
-        self.signed.fill(&mut signed, &values);
+        self.signed.write_to(&mut signed, &values);
         // Where private keys and public ones are together, the public ones are there to verify.
         let mut keys: Vec<&Key> = secrets.active(message.signed_at).map(|(_, key)| key).collect();
         keys.retain(|key| key.can_sign());
@@ -268,13 +272,13 @@ impl Template {
             keys.push(secrets.first_active(message.signed_at)?);
         }
         let value = self.form.write(&timestamp, &keys, |key| key.sign(&signed.message(message.body())))?;
-        message.set_header(&family.signature.name, &value)
+        message.set_header(&headers.signature.name, &value)
     }
 }
 
 /// Headers that come together.
 #[derive(Clone, Debug)]
-pub(super) struct Family {
+pub(super) struct HeaderSet {
     pub(super) signature: ProofHeader,
     pub(super) timestamp: Option<ProofHeader>,
     pub(super) id: Option<ProofHeader>,
@@ -294,7 +298,7 @@ impl ProofHeader {
         Ok(Self { hint: name.as_str().into(), name })
     }
 
-    pub(super) fn of<'a>(&self, head: &Head<'a>) -> Result<&'a [u8], Rejection> {
-        head.proof_header(&self.name).map_err(|rejection| rejection.hinting(&self.hint))
+    pub(super) fn value<'a>(&self, head: &Head<'a>) -> Result<&'a [u8], Rejection> {
+        head.proof_header(&self.name).map_err(|rejection| rejection.with_hint(&self.hint))
     }
 }

@@ -1,7 +1,7 @@
-//! Exactly-once effect: the completion inside of the handler's own transaction.
+//! Exactly-once effects: the completion is part of the handler's own transaction.
 //!
-//! With the store in the handler's database, effect and completion are committed together, or neither is. A crash in between,
-//! a second delivery, a zombie that wakes up late: none of them doubles the effect, and none of them loses it.
+//! If the store is in the handler's database, effect and completion are committed together, or neither is. A crash in
+//! between, a second delivery or a stale handler that resumes late can neither repeat the effect nor lose it.
 //!
 #![cfg_attr(feature = "postgres", doc = "```no_run")]
 #![cfg_attr(not(feature = "postgres"), doc = "```ignore")]
@@ -11,7 +11,7 @@
 //!
 //! async fn on_event(State(pool): State<PgPool>, event: WebhookEvent) -> Result<(), HandlerError> {
 //!     let mut tx = pool.begin().await?;
-//!     // First thing: it fails for a zombie before anything is done, and fences until the commit.
+//!     // First: it fails for a stale handler before anything is done, and locks the record until the commit.
 //!     event.complete_in(&mut *tx).await?;
 //!     sqlx::query("UPDATE accounts SET balance = balance + 1").execute(&mut *tx).await?;
 //!     tx.commit().await?;
@@ -28,20 +28,22 @@
 //! # }
 //! ```
 //!
-//! It only *enlists*. Whatever the handler returns, the layer asks the store what came of the transaction:
+//! The call only *enlists* the completion. Whatever the handler returns, the layer asks the store how the transaction
+//! ended:
 //!
-//! | the record is | because | the sender gets |
+//! | the record is | because of the transaction | the sender gets |
 //! |---|---|---|
-//! | completed under this delivery's token | the transaction was committed | the handler's answer, also if that is an error: its retry gets 200 |
-//! | still running under it | rolled back, or nobody called `commit` | the handler's answer, but 500 in place of a success; the retry runs again |
-//! | locked | the transaction is still open somewhere | 503; the lease ends by itself |
-//! | another delivery's | this one is a zombie | 503 |
+//! | completed under this token | it was committed | the handler's response, even an error: its retry gets 200 |
+//! | still running under it | it was not committed | the handler's response, but 500 for a success; the retry runs again |
+//! | locked | it is still open somewhere | 503; the lease expires |
+//! | another delivery's | this delivery has lost its claim | 503 |
 //!
-//! After a rollback it may be called again, in a new transaction. From the first call on the lease is not renewed any more: a
-//! renewal would collide with the transaction. The row's lock takes its place.
+//! After a rollback it may be called again, in a new transaction. From the first call on, the lease is no longer
+//! renewed, since a renewal would collide with the transaction. The lock on the row takes its place.
 //!
-//! A SQLite handler begins with `pool.begin_with("BEGIN IMMEDIATE")`, so that it waits for the lock at its beginning and not in
-//! the middle, and leaves `synchronous` at `FULL`: it is the handler's connection that makes the commit durable. Effects outside of the database go into an outbox table in the same transaction.
+//! A SQLite handler begins with `pool.begin_with("BEGIN IMMEDIATE")`, so that it waits for the lock at its beginning
+//! and not in the middle. It leaves `synchronous` at `FULL`, since its own connection makes the commit durable. Effects
+//! beyond the database go into an outbox table in the same transaction.
 //!
 //! Other drivers run the statement themselves: [`WebhookEvent::enlist`](crate::WebhookEvent::enlist).
 
@@ -55,13 +57,13 @@ use crate::store::{COMMITTED, ClaimToken, Dialect};
 #[cfg(any(feature = "postgres", feature = "sqlite"))]
 pub use self::sqlx_connection::Connection;
 
-/// A completion to be run inside of a transaction: a statement and its parameters, in their order.
+/// A completion to run in a transaction: a statement and its parameters, in their order.
 ///
-/// It must change exactly one row. If it changes none, the claim is another delivery's: roll back.
+/// It must change exactly one row. If it changes none, another delivery holds the claim: roll back.
 #[derive(Clone, Copy, Debug)]
 #[non_exhaustive]
 pub struct CompletionStatement<'a> {
-    /// Whose SQL the statement is.
+    /// The SQL dialect of the statement.
     pub dialect: Dialect,
     /// The statement.
     pub sql: &'a str,
@@ -69,22 +71,22 @@ pub struct CompletionStatement<'a> {
     pub key: &'a str,
     /// The second parameter: the claim's token, as 16 bytes.
     pub token: ClaimToken,
-    /// The third parameter: what is remembered of the outcome, as text.
+    /// The third parameter: the summary of the outcome that is stored, as text.
     pub summary: &'a str,
-    /// The fourth parameter: for how long duplicates are recognised, in milliseconds, as a 64-bit integer.
+    /// The fourth parameter: how long duplicates are recognised, in milliseconds, as a 64-bit integer.
     pub retention_ms: i64,
-    /// Whether the driver may keep the statement prepared on its connection; not behind a transaction pooler.
+    /// Whether the driver may keep the statement prepared on its connection. `false` behind a transaction pooler.
     pub prepared: bool,
 }
 
 impl<T> WebhookEvent<T> {
-    /// Enlists the completion in a transaction of the handler's own: effect and completion are committed together. To be called
-    /// first thing in the transaction, with `&mut *tx`; see [`enlist`](crate::enlist) for what comes of it.
+    /// Enlists the completion in the handler's own transaction: effect and completion are committed together. Call it
+    /// first in the transaction, with `&mut *tx`. See [`enlist`](crate::enlist) for the consequences.
     ///
     /// # Errors
     ///
-    /// If the claim is another delivery's by now, if the store is not in a database that `connection` could reach, or if the
-    /// statement fails. The transaction is to be rolled back, and the error returned: it is a transient one.
+    /// If another delivery holds the claim by now, if `connection` cannot reach the store's database, or if the
+    /// statement fails. Roll the transaction back, and return the error: it is transient.
     #[cfg(any(feature = "postgres", feature = "sqlite"))]
     pub async fn complete_in<C: Connection>(&self, connection: &mut C) -> Result<(), EnlistError> {
         let state = self.claim().enlisting().ok_or(EnlistErrorKind::Unsupported)?;
@@ -101,12 +103,12 @@ impl<T> WebhookEvent<T> {
         }
     }
 
-    /// The same for another database driver: the statement to run inside of the transaction. From now on the layer takes the
-    /// completion for enlisted, so it must be run: without it the event is released.
+    /// Returns the statement to run in the transaction, for other database drivers. From this call on, the layer
+    /// counts the completion as enlisted, so the statement must be run: otherwise the event is released.
     ///
     /// # Errors
     ///
-    /// If the store has no such statement, or the event no id.
+    /// If the store has no such statement, or the event has no id.
     pub async fn enlist(&self) -> Result<CompletionStatement<'_>, EnlistError> {
         let claim = self.claim();
         let state = claim.enlisting().ok_or(EnlistErrorKind::Unsupported)?;
@@ -123,29 +125,29 @@ impl<T> WebhookEvent<T> {
     }
 }
 
-/// Rounded up: what is kept for less than a millisecond is kept for one.
+/// Rounds up: a retention of less than a millisecond becomes one millisecond.
 fn milliseconds(time: Duration) -> i64 {
     i64::try_from(time.as_nanos().div_ceil(1_000_000)).unwrap_or(i64::MAX)
 }
 
 type Source = Box<dyn Error + Send + Sync>;
 
-/// Why a completion could not be enlisted. Roll back, and return it with `?`.
+/// A completion could not be enlisted. Roll back, and return the error with `?`.
 #[derive(Debug)]
 pub struct EnlistError {
     kind: EnlistErrorKind,
     source: Option<Source>,
 }
 
-/// What kept a completion from being enlisted.
+/// The reason why a completion could not be enlisted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum EnlistErrorKind {
-    /// The store is no database of the handler's, or the event has no id to be remembered by.
+    /// The store is not a database that handlers can use, or the event has no id.
     Unsupported,
-    /// The store is in a database of another kind than the connection.
+    /// The store is in another kind of database than the connection.
     OtherDatabase,
-    /// The claim is another delivery's by now, or completed already.
+    /// Another delivery holds the claim by now, or it is already completed.
     ClaimLost,
     /// The statement failed.
     Database,
@@ -157,7 +159,7 @@ impl EnlistError {
         Self { kind: EnlistErrorKind::Database, source: Some(source.into()) }
     }
 
-    /// What was wrong.
+    /// The reason.
     #[must_use]
     pub const fn kind(&self) -> EnlistErrorKind {
         self.kind
@@ -174,14 +176,15 @@ impl fmt::Display for EnlistError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self.kind {
             EnlistErrorKind::Unsupported => {
-                "the event's completion cannot be enlisted: it has no id, or its store is neither a PostgresStore nor a SqliteStore"
+                "the event's completion cannot be enlisted: it has no id, or its store is neither a PostgresStore nor a \
+                 SqliteStore"
             }
             EnlistErrorKind::OtherDatabase => {
                 "the event's store is in another kind of database than this connection: both must be in the same one"
             }
             EnlistErrorKind::ClaimLost => {
-                "the claim is not held by this delivery: another one took it over, it is completed already, or the store is in \
-                 another database than this connection; roll back"
+                "the claim is not held by this delivery: another one took it over, it is completed already, or the store \
+                 is in another database than this connection; roll back"
             }
             EnlistErrorKind::Database => "the completion could not be enlisted; roll back",
         })
@@ -226,7 +229,7 @@ mod sqlx_connection {
                 const DIALECT: Dialect = $dialect;
 
                 async fn run(&mut self, statement: &CompletionStatement<'_>) -> Result<u64, sqlx::Error> {
-                    // Safe: the store wrote it, with nothing in it that came from outside.
+                    // Safe: the store generated it, without any input from outside.
                     let query = sqlx::query(sqlx::AssertSqlSafe(statement.sql))
                         .persistent(statement.prepared)
                         .bind(statement.key)

@@ -1,4 +1,4 @@
-//! What is known of a delivery before its body is read.
+//! The head of a delivery: everything that is known before its body is read.
 
 use std::fmt;
 use std::time::SystemTime;
@@ -9,10 +9,10 @@ use http::{Extensions, Method, Uri, request::Parts};
 use crate::error::{ConfigError, ConfigErrorKind};
 use crate::rejection::{Rejection, RejectionKind};
 
-/// The longest signature header that is looked at.
+/// The longest signature header that is read.
 pub(crate) const HEADER_CAP: usize = 4 * 1024;
 
-/// The head of one delivery, and the one `now` that all of its checks share.
+/// The head of one delivery, and the `now` that all of its checks share.
 #[derive(Clone, Copy)]
 pub struct Head<'a> {
     parts: &'a Parts,
@@ -20,13 +20,13 @@ pub struct Head<'a> {
 }
 
 impl<'a> Head<'a> {
-    /// The head of a request received at `now`.
+    /// Creates the head of a request received at `now`.
     #[must_use]
     pub const fn new(parts: &'a Parts, now: SystemTime) -> Self {
         Self { parts, now }
     }
 
-    /// When the delivery was received, on the wall clock.
+    /// The time at which the delivery was received, on the wall clock.
     #[must_use]
     pub const fn now(&self) -> SystemTime {
         self.now
@@ -38,7 +38,7 @@ impl<'a> Head<'a> {
         &self.parts.method
     }
 
-    /// The request's URI as this server sees it, which is not always what the sender signed.
+    /// The request's URI as this server sees it, which is not always the one that the sender signed.
     #[must_use]
     pub const fn uri(&self) -> &'a Uri {
         &self.parts.uri
@@ -50,13 +50,13 @@ impl<'a> Head<'a> {
         &self.parts.headers
     }
 
-    /// What outer layers have put into the request.
+    /// The extensions that outer layers have put into the request.
     #[must_use]
     pub const fn extensions(&self) -> &'a Extensions {
         &self.parts.extensions
     }
 
-    /// The one value of a header that carries a proof: refused when it is absent, empty, repeated or too long.
+    /// The one value of a header that carries a proof. It is refused if it is absent, empty, repeated or too long.
     ///
     /// # Errors
     /// A [`Rejection`] that says which.
@@ -73,7 +73,7 @@ impl<'a> Head<'a> {
         }
     }
 
-    /// The text of a header that is there once; `None` when it is absent, repeated or not visible ASCII.
+    /// The text of a header that occurs once; `None` if it is absent, repeated or not visible ASCII.
     #[must_use]
     pub fn text_header(&self, name: impl AsHeaderName) -> Option<&'a str> {
         let mut values = self.parts.headers.get_all(name).into_iter();
@@ -83,19 +83,19 @@ impl<'a> Head<'a> {
 }
 
 impl fmt::Debug for Head<'_> {
-    /// The method and the path: headers may carry credentials, and a query may, too.
+    /// Shows the method and the path only: headers and the query may contain credentials.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (method, path) = (self.method(), self.uri().path());
         f.debug_struct("Head").field("method", method).field("path", &path).finish_non_exhaustive()
     }
 }
 
-/// The name of a header, as a configuration gives it.
+/// Parses the name of a header from a configuration.
 pub(crate) fn header_name(name: &str) -> Result<HeaderName, ConfigError> {
     name.parse().map_err(|_| ConfigError::new(ConfigErrorKind::Name, format!("{name:?} is not the name of a header")))
 }
 
-/// One header by its name, `x-event-key`, or all that begin alike, `x-acme-*`. Upper and lower case are the same.
+/// One header by its name, `x-event-key`, or all headers with a prefix, `x-acme-*`. Upper and lower case are the same.
 ///
 /// ```
 /// use http::HeaderName;
@@ -112,12 +112,12 @@ pub struct HeaderPattern(Pattern);
 #[derive(Clone, PartialEq, Eq)]
 enum Pattern {
     Exact(HeaderName),
-    /// What the names begin with, in lower case.
+    /// The prefix of the names, in lower case.
     Prefix(Box<str>),
 }
 
 impl HeaderPattern {
-    /// The pattern that this text is: a name, or the beginning of names and a `*`.
+    /// Parses a pattern: a name, or a prefix of names and a `*`.
     ///
     /// # Errors
     /// If no header can have such a name.
@@ -133,7 +133,7 @@ impl HeaderPattern {
         Self(Pattern::Exact(name))
     }
 
-    /// Whether it is a header of this name.
+    /// Whether a header of this name matches.
     #[must_use]
     pub fn matches(&self, name: &HeaderName) -> bool {
         match &self.0 {
@@ -142,7 +142,7 @@ impl HeaderPattern {
         }
     }
 
-    /// Whether it names one header, and not any that begin alike.
+    /// Whether the pattern is one name, and not a prefix.
     pub(crate) fn is_exact(&self) -> bool {
         matches!(self.0, Pattern::Exact(_))
     }

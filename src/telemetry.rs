@@ -1,10 +1,10 @@
-//! What operators learn. The only file that names `tracing`; without the feature every function here is empty.
+//! Logs and audit events for operators. Only this file names `tracing`; without the feature its functions are empty.
 //!
 //! Nothing in it takes a body, a header or a secret, so nothing of them can be logged.
 
 use crate::EventKey;
 
-/// What is told of a delivery beside its outcome.
+/// The fields of an audit event other than the outcome.
 #[cfg_attr(not(feature = "tracing"), expect(dead_code))]
 pub(crate) struct Delivered<'a> {
     pub(crate) key: Option<&'a EventKey>,
@@ -93,12 +93,12 @@ mod traced {
         };
     }
 
-    /// The span of one delivery, which it takes along when it is detached.
+    /// The span of one delivery. It stays with the delivery when that is detached.
     pub(crate) struct DeliverySpan(tracing::Span);
 
     impl DeliverySpan {
         pub(crate) fn new(key: &EventKey, event_type: Option<&str>) -> Self {
-            // Asked first: where `tracing` also feeds `log`, even a disabled span would have its fields recorded.
+            // Checked first: if `tracing` also feeds `log`, the fields of a disabled span would be recorded, too.
             Self(match tracing::enabled!(target: "tower_webhook", Level::INFO) {
                 true => tracing::info_span!(
                     target: "tower_webhook", "webhook",

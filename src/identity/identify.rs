@@ -14,12 +14,12 @@ use crate::rejection::{Rejection, RejectionKind};
 /// The id and the type of an event.
 #[derive(Debug)]
 pub(crate) struct Identity<'a> {
-    /// `None` when the event is not to be deduplicated.
+    /// `None` if the event is not to be deduplicated.
     pub(crate) id: Option<Cow<'a, str>>,
     pub(crate) event_type: Option<Cow<'a, str>>,
 }
 
-/// Reads the id and the type of a verified delivery; `signed_id` is what its scheme took for the id.
+/// Reads the id and the type of a verified delivery. `signed_id` is the id that the scheme extracted.
 pub(crate) fn identify<'a>(
     id: &IdSource,
     event_type: &TypeSource,
@@ -27,7 +27,7 @@ pub(crate) fn identify<'a>(
     body: &'a [u8],
     signed_id: Option<&'a str>,
 ) -> Result<Identity<'a>, Rejection> {
-    // Nearly always, and then in one pass over the body.
+    // Nearly every configuration is this one, and takes one pass over the body.
     if let ([IdCandidate { source: ValueSource::Json(id), typed: false, .. }], [ValueSource::Json(event_type)]) =
         (&id.candidates[..], &event_type.sources[..])
     {
@@ -46,24 +46,24 @@ pub(crate) fn identify<'a>(
 const ABSENT: Rejection = invalid("it is absent: set id_source to where this sender puts it");
 const NOT_TEXT: Rejection = invalid("it is not a string");
 
-/// What ids and types are read from.
+/// The parts of a delivery that contain its id and type.
 struct IdentityReader<'a, 'h> {
     head: &'h Head<'a>,
     body: &'a [u8],
     signed_id: Option<&'a str>,
 }
 
-/// What a place has to say of the id.
+/// The result of looking for the id in one source.
 enum FoundId<'a> {
     Id(Cow<'a, str>),
-    /// That there is to be none.
+    /// The event has no id.
     NoId,
-    /// Nothing, and this is why: the refusal, unless there is another place.
+    /// The source has no id, for this reason. The delivery is refused unless another source has one.
     Missing(Rejection),
 }
 
 impl<'a> IdentityReader<'a, '_> {
-    /// Apart from the usual case, which would otherwise make room for all of this.
+    /// Kept out of line: inlined, it would enlarge the stack frame of the usual case.
     #[inline(never)]
     fn identity(&self, id: &IdSource, event_type: &TypeSource) -> Result<Identity<'a>, Rejection> {
         let event_type = self.event_type(event_type);
@@ -77,7 +77,7 @@ impl<'a> IdentityReader<'a, '_> {
     fn type_at(&self, source: &ValueSource) -> Option<Cow<'a, str>> {
         match source {
             ValueSource::Json(path) => {
-                // A type alone is no reason to demand JSON.
+                // A missing type does not make the body invalid.
                 let [field] = json_body::read(self.body, [path]).ok()?;
                 field.text()
             }
@@ -88,7 +88,7 @@ impl<'a> IdentityReader<'a, '_> {
         }
     }
 
-    /// The first id of the chain. What it finds unusable it refuses, and does not pass over.
+    /// Returns the first id of the chain. An unusable id is refused, and not skipped.
     fn id(&self, source: &IdSource, event_type: Option<&str>) -> Result<Option<Cow<'a, str>>, Rejection> {
         let mut refusal = ABSENT;
         for candidate in &source.candidates {
@@ -109,7 +109,7 @@ impl<'a> IdentityReader<'a, '_> {
             ValueSource::Json(path) => return self.json_id(path),
             ValueSource::Header(name) => match self.head.text_header(name) {
                 None if self.head.headers().contains_key(name) => {
-                    return Err(invalid("its header came more than once, or is not visible ascii"));
+                    return Err(invalid("its header occurs more than once, or is not visible ascii"));
                 }
                 id => id.map(Cow::Borrowed),
             },
@@ -130,7 +130,7 @@ impl<'a> IdentityReader<'a, '_> {
             Ok([Field::Text(id)]) => Ok(FoundId::Id(id)),
             Ok([Field::Absent]) => Ok(FoundId::Missing(ABSENT)),
             Ok([Field::Other(_)]) => Err(NOT_TEXT),
-            // The id is there, and more than once.
+            // The id is present, but more than once.
             Err(error @ JsonBodyError::RepeatedKey) => Err(unparseable(error)),
             Err(error) => Ok(FoundId::Missing(unparseable(error))),
         }
@@ -138,7 +138,8 @@ impl<'a> IdentityReader<'a, '_> {
 }
 
 impl IdCandidate {
-    /// The id together with the type, where that is asked for: lengths first, so that no two pairs read the same.
+    /// Combines the id with the type, if configured. The type's length comes first, so that no two pairs give the same
+    /// id.
     fn complete<'a>(&self, id: Cow<'a, str>, event_type: Option<&str>) -> Result<Cow<'a, str>, Rejection> {
         if !self.typed || matches!(self.source, ValueSource::BodyDigest) {
             return Ok(id);
@@ -152,7 +153,8 @@ impl IdCandidate {
     }
 }
 
-/// A type is for people and for dispatch: one that cannot be shown is as good as none, and no reason to refuse.
+/// Filters out a type that cannot be shown. Types are for people and for dispatch, so an unusable one is no reason to
+/// refuse the delivery.
 #[inline(always)]
 fn usable_type(event_type: Option<Cow<'_, str>>) -> Option<Cow<'_, str>> {
     match event_type {
@@ -173,7 +175,7 @@ fn check_unusual_id(id: &str) -> Result<(), Rejection> {
         return Err(invalid("it is longer than 255 bytes"));
     }
     if id.starts_with(RESERVED) {
-        return Err(invalid("it begins as this crate's own keys do"));
+        return Err(invalid("it begins with the prefix of this crate's own keys"));
     }
     if id.trim().is_empty() {
         return Err(invalid("it is empty or blank"));
@@ -192,8 +194,8 @@ fn unparseable(error: JsonBodyError) -> Rejection {
     Rejection::with_detail(RejectionKind::MalformedBody, error.explanation())
 }
 
-/// The SHA-256 of a type and a body. The type's length goes first, so that none of its bytes can be taken for the body's; an
-/// absent type is the empty one.
+/// The SHA-256 of a type and a body. The type's length comes first, so that no byte of the type can be taken for one of
+/// the body. An absent type counts as the empty one.
 pub(crate) fn typed_digest(event_type: Option<&str>, body: &[u8]) -> Output<Sha256> {
     let event_type = event_type.unwrap_or_default();
     let length = (event_type.len() as u64).to_be_bytes();
@@ -220,7 +222,7 @@ mod tests {
         TypeSource::header("topic").expect("a name")
     }
 
-    /// The id and the type that are read from a body and headers.
+    /// Reads the id and the type from a body and headers.
     fn identity(
         (id, event_type): (&IdSource, &TypeSource),
         headers: &[(&'static str, &str)],

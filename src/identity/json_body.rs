@@ -1,4 +1,4 @@
-//! Picks a few fields out of a body without building a tree.
+//! Reads a few fields of a JSON body without building a tree.
 
 use std::array;
 use std::borrow::Cow;
@@ -10,7 +10,7 @@ use super::json_scanner::{ScanError, Scanner};
 
 /// Reads the fields at `paths`, in their order, from a body that must be one valid JSON text.
 ///
-/// The whole body is checked, also after the last field is found. Keys are compared unescaped.
+/// The whole body is validated, also after the last field is found. Keys are compared unescaped.
 pub(crate) fn read<'a, const N: usize>(body: &'a [u8], paths: [&JsonPath; N]) -> Result<[Field<'a>; N], JsonBodyError> {
     let text = std::str::from_utf8(body).map_err(|_| JsonBodyError::NotUtf8)?;
     let mut reader = FieldReader { scanner: Scanner::new(text), paths, fields: [const { Field::Absent }; N] };
@@ -18,13 +18,14 @@ pub(crate) fn read<'a, const N: usize>(body: &'a [u8], paths: [&JsonPath; N]) ->
     Ok(reader.fields)
 }
 
-/// The raw text of each element of an array, such as a [`Field::Other`] holds; `None` when it is no array.
+/// Returns the raw text of each element of an array, such as a [`Field::Other`] holds. `None` if `array` is not an
+/// array.
 pub(crate) fn elements(array: &str) -> Option<impl Iterator<Item = &str>> {
     let mut scanner = Scanner::new(array);
     if scanner.peek_token() != b'[' {
         return None;
     }
-    // As a whole first: an array that breaks off has no elements, not some.
+    // Validates the whole array first: an array that breaks off has no elements, not some.
     let mut whole = scanner;
     whole.skip_value().and_then(|()| whole.end()).ok()?;
     let mut more = scanner.begin_value().ok()?;
@@ -38,19 +39,19 @@ pub(crate) fn elements(array: &str) -> Option<impl Iterator<Item = &str>> {
     }))
 }
 
-/// What stands at a path.
+/// The value at a path.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Field<'a> {
-    /// Nothing.
+    /// There is no value.
     Absent,
     /// A string, unescaped.
     Text(Cow<'a, str>),
-    /// A number, boolean, null, array or object, as it is written there.
+    /// A number, boolean, null, array or object, as it is written in the body.
     Other(&'a str),
 }
 
 impl<'a> Field<'a> {
-    /// The string, if it is one.
+    /// The string, if the value is one.
     #[inline(always)]
     pub(crate) fn text(self) -> Option<Cow<'a, str>> {
         match self {
@@ -60,26 +61,26 @@ impl<'a> Field<'a> {
     }
 }
 
-/// Why a body is not an event's.
+/// The reason why a body cannot be read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum JsonBodyError {
-    /// There is nothing but white space.
+    /// The body is empty, or contains only white space.
     Empty,
-    /// The bytes are no text.
+    /// The bytes are not UTF-8.
     NotUtf8,
     /// The text is not JSON from this byte on.
     Syntax {
-        /// Bytes before it.
+        /// The number of bytes before it.
         offset: usize,
     },
     /// Arrays and objects nest deeper than 127 levels.
     TooDeep,
-    /// A key on one of the paths occurs twice in its object: two parsers could read two different events.
+    /// A key on one of the paths occurs twice in its object. Two parsers could read two different events.
     RepeatedKey,
 }
 
 impl JsonBodyError {
-    /// What is wrong, for the receiver's operator; nothing in it comes from the body.
+    /// Explains the error to the receiver's operator. The text contains nothing from the body.
     pub(crate) const fn explanation(&self) -> &'static str {
         match self {
             Self::Empty => "the body is empty: a json text was expected",
@@ -118,7 +119,7 @@ struct FieldReader<'a, 'p, const N: usize> {
     fields: [Field<'a>; N],
 }
 
-/// For each path, whether it leads here.
+/// For each path, whether it leads to the current object.
 type Followed<const N: usize> = [bool; N];
 
 impl<'a, const N: usize> FieldReader<'a, '_, N> {
@@ -131,7 +132,8 @@ impl<'a, const N: usize> FieldReader<'a, '_, N> {
         Ok(self.scanner.end()?)
     }
 
-    /// Reads the object that the `followed` paths lead to. It calls itself once per key of a path, so never deeply.
+    /// Reads the object that the `followed` paths lead to. The recursion depth is limited by the number of keys in a
+    /// path.
     fn object(&mut self, followed: Followed<N>, level: usize) -> Result<(), JsonBodyError> {
         let mut seen = [false; N];
         let mut more = self.scanner.begin_value()?;
@@ -182,12 +184,12 @@ impl<'a, const N: usize> FieldReader<'a, '_, N> {
     }
 }
 
-/// The most keys a path may have. It bounds the reader's recursion, whatever the body nests.
+/// The most keys a path may have. It limits the reader's recursion, however deeply the body nests.
 const MAX_KEYS: usize = 8;
 
-/// Where a field stands in a JSON body: object keys from the top, such as `event.id`.
+/// The path to a field in a JSON body: object keys from the top, such as `event.id`.
 ///
-/// Dots separate the keys; a key that itself contains a dot cannot be named.
+/// Dots separate the keys, so a key that contains a dot cannot be named.
 #[derive(Clone, PartialEq, Eq)]
 pub(crate) struct JsonPath {
     text: Box<str>,
@@ -195,14 +197,14 @@ pub(crate) struct JsonPath {
 }
 
 impl JsonPath {
-    /// `None` when the text, or a key in it, is empty, or when there are more than eight keys.
+    /// `None` if the text or one of its keys is empty, or if there are more than eight keys.
     pub(crate) fn parse(text: &str) -> Option<Self> {
         let keys: Box<[Box<str>]> = text.split('.').map(Box::from).collect();
         let sound = keys.len() <= MAX_KEYS && keys.iter().all(|key| !key.is_empty());
         sound.then(|| Self { text: text.into(), keys })
     }
 
-    /// The path to one key at the top.
+    /// The path to a top-level key.
     pub(crate) fn key(key: &str) -> Self {
         Self { text: key.into(), keys: [key.into()].into() }
     }

@@ -1,14 +1,15 @@
-//! A strict scanner for JSON (RFC 8259): one pass, no tree, no recursion, no allocation but for a wanted string that
-//! has escapes.
+//! A strict scanner for JSON (RFC 8259). It takes one pass, builds no tree, does not recurse, and allocates only for a
+//! requested string with escapes.
 //!
-//! What is `inline(always)` here makes up the loop of [`Scanner::skip_value`], through which every body passes whole.
+//! The functions marked `inline(always)` make up the loop of [`Scanner::skip_value`], through which every body passes
+//! whole.
 
 use std::borrow::Cow;
 
-/// Why a text is not JSON that this crate reads.
+/// The reason why a text is not JSON that this crate reads.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum ScanError {
-    /// The grammar breaks at this byte.
+    /// The text breaks the grammar at this byte.
     Syntax { offset: usize },
     /// More than 127 arrays and objects are open at once.
     TooDeep,
@@ -16,7 +17,7 @@ pub(super) enum ScanError {
 
 type Result<T> = std::result::Result<T, ScanError>;
 
-/// A place in a JSON text, and what is open there.
+/// A position in a JSON text, and the arrays and objects that are open there.
 #[derive(Clone, Copy)]
 pub(super) struct Scanner<'a> {
     text: &'a str,
@@ -29,30 +30,30 @@ impl<'a> Scanner<'a> {
         Self { text, rest: text.as_bytes(), nesting: Nesting::NONE }
     }
 
-    /// The first byte of the next token, which is not consumed. NUL, which starts no token, stands for the end.
+    /// Returns the first byte of the next token without consuming it. At the end it returns NUL, which starts no token.
     #[inline(always)]
     pub(super) fn peek_token(&mut self) -> u8 {
         match self.rest {
             [byte, ..] if *byte > b' ' => return *byte,
-            // What pretty printers put after a colon.
+            // Pretty printers put one space after a colon.
             [b' ', rest @ ..] if rest.first() > Some(&b' ') => self.rest = rest,
             _ => self.rest = skip_whitespace(self.rest),
         }
         self.peek()
     }
 
-    /// Whether nothing is left, not even white space.
+    /// Whether the whole text is consumed, including trailing white space.
     pub(super) fn at_end(&self) -> bool {
         self.rest.is_empty()
     }
 
-    /// Nothing but white space may be left.
+    /// Checks that only white space is left.
     pub(super) fn end(&mut self) -> Result<()> {
         self.peek_token();
         if self.at_end() { Ok(()) } else { Err(self.syntax()) }
     }
 
-    /// Consumes a scalar, or the bracket that opens an array or object; says whether an item of it stands next.
+    /// Consumes a scalar, or the bracket that opens an array or object. Returns whether an item follows.
     #[inline(always)]
     pub(super) fn begin_value(&mut self) -> Result<bool> {
         match self.peek_token() {
@@ -68,7 +69,7 @@ impl<'a> Scanner<'a> {
         Ok(false)
     }
 
-    /// After an item: consumes the comma or the closing bracket; says whether another item stands next.
+    /// Consumes the comma or the closing bracket after an item. Returns whether another item follows.
     #[inline(always)]
     pub(super) fn next_item(&mut self) -> Result<bool> {
         let token = self.peek_token();
@@ -111,7 +112,7 @@ impl<'a> Scanner<'a> {
         Ok(self.text_since(start))
     }
 
-    /// Consumes one value, whatever it holds.
+    /// Consumes one value of any type.
     pub(super) fn skip_value(&mut self) -> Result<()> {
         // A copy can live in registers; through `self` every step would go to memory.
         let mut here = *self;
@@ -153,7 +154,7 @@ impl<'a> Scanner<'a> {
         self.expect(b':')
     }
 
-    /// From the quote that stands next to the one that closes it.
+    /// Consumes a string, from its opening quote to its closing one.
     #[inline(always)]
     fn skip_quoted(&mut self) -> Result<()> {
         self.advance(1);
@@ -208,7 +209,7 @@ impl<'a> Scanner<'a> {
         Ok(())
     }
 
-    /// Consumes what stands before the next quote, backslash or control character.
+    /// Consumes the text before the next quote, backslash or control character.
     #[inline(always)]
     fn plain(&mut self) -> &'a str {
         let start = self.offset();
@@ -231,7 +232,7 @@ impl<'a> Scanner<'a> {
         Ok(text)
     }
 
-    /// Apart, and by value, because strings that nobody reads are skipped in registers and rarely have escapes.
+    /// Kept out of line and taken by value: skipped strings stay in registers, and rarely have escapes.
     #[cold]
     #[inline(never)]
     fn past_escape(mut self) -> Result<Self> {
@@ -300,13 +301,13 @@ impl<'a> Scanner<'a> {
         self.rest = self.rest.get(count..).unwrap_or_default();
     }
 
-    /// How many bytes are consumed.
+    /// The number of bytes consumed.
     #[inline(always)]
     pub(super) fn offset(&self) -> usize {
         self.text.len() - self.rest.len()
     }
 
-    /// What was consumed since the scanner stood at `start`.
+    /// The text consumed since the offset `start`.
     #[inline(always)]
     pub(super) fn text_since(&self, start: usize) -> &'a str {
         &self.text[start..self.offset()]
@@ -325,7 +326,7 @@ struct Nesting(u128);
 impl Nesting {
     const NONE: Self = Self(1);
 
-    /// `None` when 127 are open. `serde_json` stops there too: deeper bodies would only fail later, in the handler.
+    /// `None` if 127 are open. `serde_json` stops there too, so deeper bodies would only fail later, in the handler.
     #[inline(always)]
     fn array(self) -> Option<Self> {
         (self.0.leading_zeros() > 0).then_some(Self(self.0 << 1))
@@ -346,7 +347,7 @@ impl Nesting {
         self.0 & 1 == 1
     }
 
-    /// The bracket that closes the innermost.
+    /// The bracket that closes the innermost array or object.
     #[inline(always)]
     fn closing(self) -> u8 {
         if self.in_object() { b'}' } else { b']' }
@@ -361,8 +362,9 @@ fn skip_whitespace(mut bytes: &[u8]) -> &[u8] {
     bytes
 }
 
-/// Skips to the first byte that is not part of a run, eight at a time. In the word that `stops` makes of eight bytes,
-/// first byte lowest, the lowest bit set must lie in that byte. NUL must be part of no run.
+/// Skips to the first byte that is not part of a run, eight bytes at a time. `stops` receives eight bytes as a word,
+/// the first byte lowest. The lowest bit set in its result must lie in the first byte that ends the run. NUL must not
+/// be part of any run.
 #[inline(always)]
 fn skip_run(mut bytes: &[u8], stops: impl Fn(u64) -> u64) -> &[u8] {
     while let Some((word, rest)) = bytes.split_first_chunk() {
@@ -382,7 +384,7 @@ fn skip_last_run(bytes: &[u8], stops: impl Fn(u64) -> u64) -> &[u8] {
     &bytes[stops(padded).trailing_zeros() as usize / 8..]
 }
 
-/// Every byte of a word set to `byte`.
+/// A word in which every byte is `byte`.
 const fn all(byte: u8) -> u64 {
     u64::from_le_bytes([byte; 8])
 }
@@ -392,11 +394,11 @@ fn not_space(word: u64) -> u64 {
     word ^ all(b' ')
 }
 
-/// Stops at a quote, a backslash and a control character.
+/// Stops at a quote, a backslash or a control character.
 #[inline(always)]
 fn not_plain(word: u64) -> u64 {
-    // Flipping bit 1 swaps the quote with the space, right above the control characters: one subtraction finds both.
-    // What it borrows can only mark bytes above a true stop falsely.
+    // Flipping bit 1 swaps the quote with the space, right above the control characters, so one subtraction finds both.
+    // Its borrow can set false marks only in bytes above a true stop.
     let quote_or_control = (word ^ all(2)).wrapping_sub(all(0x21));
     let backslash = (word ^ all(b'\\')).wrapping_sub(all(1));
     (quote_or_control | backslash) & !word & all(0x80)

@@ -1,11 +1,12 @@
-//! Which event a delivery carries: where its id and its type are.
+//! The identity of an event: where its id and its type are.
 //!
-//! The id decides what counts as a duplicate, so it is chosen explicitly, and every [`IdSource`] says whether the
-//! signature covers it. An id that is not signed is no protection from replays: whoever captured a delivery can send it
-//! again under another id. Where senders put their ids in more than one place, [`IdSource::or`] tries them in turn.
+//! The id decides which deliveries are duplicates, so its source is configured explicitly, and every [`IdSource`] says
+//! whether the signature covers it. An unsigned id does not protect from replays: an attacker can send a captured
+//! delivery again under another id. If a sender puts its ids in more than one place, [`IdSource::or`] tries them in
+//! order.
 //!
-//! Under a scheme that does not sign the whole body (Mailgun, Adyen's payments, a form of Twilio) only the id that the scheme
-//! itself took out of what is signed, [`IdSource::signed`], is authenticated; under a token, none is.
+//! If a scheme does not sign the whole body (Mailgun, Adyen's payments, a form of Twilio), only the id that the scheme
+//! itself extracts from the signed content, [`IdSource::signed`], is authenticated. With a token, no id is.
 //!
 //! ```
 //! use tower_webhook::identity::IdSource;

@@ -7,35 +7,35 @@ use super::json_body::JsonPath;
 use crate::error::{ConfigError, ConfigErrorKind};
 use crate::head::{Head, header_name};
 
-/// How much of a delivery is signed: what an id or a type must be part of to be authenticated.
+/// How much of a delivery is signed. An id or a type is authenticated if it is part of the signed content.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Coverage {
-    /// A token was sent along.
+    /// Nothing: a token was sent along.
     Nothing,
-    /// What the scheme took out of the delivery, and not the whole body.
+    /// The content that the scheme extracted from the delivery, and not the whole body.
     Message,
     Body,
 }
 
-/// Names the event that a delivery carries, from its head and its verified body.
+/// Reads an id or a type from a delivery's head and its verified body.
 pub(super) type ReadDelivery = dyn Fn(&Head<'_>, &[u8]) -> Option<String> + Send + Sync;
 
-/// The same, from the body alone.
+/// Reads a type from the body alone.
 pub(super) type ReadBody = dyn Fn(&[u8]) -> Option<String> + Send + Sync;
 
-/// One place where an id or a type may be.
+/// One source of an id or a type.
 #[derive(Clone)]
 pub(super) enum ValueSource {
     Json(JsonPath),
     Header(HeaderName),
     Closure(Arc<ReadDelivery>),
-    /// Only of types: a closure that sees no header.
+    /// Types only: a closure that sees no header.
     BodyClosure(Arc<ReadBody>),
-    /// Only of ids: the digest of the body.
+    /// Ids only: the digest of the body.
     BodyDigest,
-    /// Only of ids: what the scheme took out of what it verified.
+    /// Ids only: the id that the scheme extracted from the signed content.
     SignedId,
-    /// Only of ids: there is to be none.
+    /// Ids only: the event has no id.
     NoId,
 }
 
@@ -48,7 +48,7 @@ impl ValueSource {
         header_name(name).map(Self::Header)
     }
 
-    /// Whether what is signed can have what is found here in it.
+    /// Whether a signature with this coverage can cover the value.
     pub(super) fn is_covered_by(&self, coverage: Coverage) -> bool {
         match self {
             Self::NoId => true,
@@ -67,7 +67,7 @@ impl ValueSource {
     }
 }
 
-/// The path to a field, as a configuration gives it.
+/// Parses the path to a field from a configuration.
 pub(crate) fn json_path(path: &str) -> Result<JsonPath, ConfigError> {
     JsonPath::parse(path).ok_or_else(|| {
         let message = format!("{path:?} is not a path: write the keys that lead to the field, as in event.id");
@@ -88,7 +88,7 @@ impl fmt::Display for ValueSource {
     }
 }
 
-/// The links of a chain in words, in the order in which they are tried.
+/// Writes the sources of a chain in the order in which they are tried.
 pub(super) fn write_chain(f: &mut fmt::Formatter<'_>, links: &[impl fmt::Display]) -> fmt::Result {
     for (index, link) in links.iter().enumerate() {
         let before = if index == 0 { "" } else { " or " };

@@ -16,7 +16,7 @@ pub(super) fn form_pairs(text: &[u8]) -> impl Iterator<Item = (Cow<'_, [u8]>, Co
     })
 }
 
-/// The value of `name`, if it is there exactly once and is text.
+/// The value of `name`, if it occurs exactly once and is text.
 pub(super) fn form_value<'a>(text: &'a [u8], name: &str) -> Option<Cow<'a, str>> {
     let mut values = form_pairs(text).filter(|(own, _)| **own == *name.as_bytes()).map(|(_, value)| value);
     let value = match values.next()? {
@@ -26,7 +26,7 @@ pub(super) fn form_value<'a>(text: &'a [u8], name: &str) -> Option<Cow<'a, str>>
     values.next().is_none().then_some(value)
 }
 
-/// Plus signs as spaces, and escapes undone; what is no escape stays as it is.
+/// Decodes plus signs to spaces, and escapes. Invalid escapes stay as they are.
 fn decoded(text: &[u8]) -> Cow<'_, [u8]> {
     if !text.iter().any(|byte| matches!(byte, b'+' | b'%')) {
         return Cow::Borrowed(text);
@@ -54,7 +54,7 @@ fn escaped(digits: &[u8; 2]) -> Option<u8> {
     decode_hex(digits).map(|[byte]| byte)
 }
 
-/// The strings at these paths, if all of them are there.
+/// The strings at these paths, if all of them are present.
 pub(super) fn json_texts<const N: usize>(body: &[u8], paths: [&str; N]) -> Option<[String; N]> {
     let paths: Vec<JsonPath> = paths.iter().filter_map(|path| JsonPath::parse(path)).collect();
     let paths: [&JsonPath; N] = paths.iter().collect::<Vec<_>>().try_into().ok()?;
@@ -63,9 +63,10 @@ pub(super) fn json_texts<const N: usize>(body: &[u8], paths: [&str; N]) -> Optio
     texts.try_into().ok()
 }
 
-/// Gives the message's body, a JSON object, a field at this path with this raw value, or this value to the one it has.
+/// Sets the field at `path` in the message's body, a JSON object, to this raw value. Adds the field if it is absent.
 pub(super) fn set_json_field(message: &mut Outgoing, path: &JsonPath, value: &str) -> Result<(), ConfigError> {
-    let refused = || ConfigError::scheme(format!("the body must be a json object that can get {}", path.as_str()));
+    let refused =
+        || ConfigError::scheme(format!("the body must be a json object in which {} can be set", path.as_str()));
     let text = std::str::from_utf8(message.body()).map_err(|_| refused())?;
     let [field] = json_body::read(text.as_bytes(), [path]).map_err(|_| refused())?;
     if field != Field::Absent {
@@ -83,7 +84,7 @@ pub(super) fn set_json_field(message: &mut Outgoing, path: &JsonPath, value: &st
     Ok(())
 }
 
-/// The object `text` with the member `key` in front, or this value for the one it has; `None` when it is no object.
+/// Sets the member `key` of the object `text`, or adds it in front. `None` if `text` is not an object.
 pub(super) fn with_json_member(text: &str, key: &str, value: &str) -> Option<String> {
     let [field] = json_body::read(text.as_bytes(), [&JsonPath::key(key)]).ok()?;
     if field != Field::Absent {
@@ -94,11 +95,11 @@ pub(super) fn with_json_member(text: &str, key: &str, value: &str) -> Option<Str
     Some(format!("{{\"{key}\":{value}{comma}{members}"))
 }
 
-/// `text` with another value in place of the one that was found in it.
+/// Replaces the value that was found in `text`.
 fn replaced(text: &str, field: &Field<'_>, value: &str) -> Option<String> {
     let (before, after) = match field {
         Field::Other(raw) => around(text, raw),
-        // The quotes are not part of it.
+        // The quotes are not part of `inner`.
         Field::Text(Cow::Borrowed(inner)) => {
             let (before, after) = around(text, inner);
             (before.strip_suffix('"')?, after.strip_prefix('"')?)
@@ -108,7 +109,7 @@ fn replaced(text: &str, field: &Field<'_>, value: &str) -> Option<String> {
     Some([before, value, after].concat())
 }
 
-/// What stands before and after `part`, which is a piece of `text`.
+/// The text before and after `part`, which is a slice of `text`.
 pub(super) fn around<'a>(text: &'a str, part: &str) -> (&'a str, &'a str) {
     let at = part.as_ptr().addr() - text.as_ptr().addr();
     (&text[..at], &text[at + part.len()..])

@@ -10,7 +10,7 @@ use crate::secrets::{Algorithm, Signature};
 /// How bytes are written as text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Encoding {
-    /// As they are.
+    /// The bytes themselves.
     Text,
     /// Hex digits, upper or lower case.
     Hex,
@@ -18,7 +18,7 @@ pub enum Encoding {
     Base64,
 }
 
-/// Secrets are copied by hand: unpadded ones exist, and python's decoder has taught people that the last bits do not matter.
+/// Secrets are copied by hand: unpadded ones exist, and Python's decoder ignores the last bits, so people do too.
 const LENIENT: GeneralPurpose = GeneralPurpose::new(
     &ALPHABET,
     GeneralPurposeConfig::new()
@@ -26,11 +26,11 @@ const LENIENT: GeneralPurpose = GeneralPurpose::new(
         .with_decode_allow_trailing_bits(true),
 );
 
-/// The longest signature that can be one, decoded: an ECDSA signature in DER has at most 72 bytes.
+/// The longest decoded signature that is accepted: an ECDSA signature in DER has at most 72 bytes.
 const LONGEST: usize = 96;
 
 impl Encoding {
-    /// The signature that `text` spells. Strictly: one signature has one spelling, but for the case of hex digits.
+    /// Decodes a signature strictly: each signature has one spelling, except for the case of hex digits.
     pub(super) fn signature(self, algorithm: Algorithm, text: &[u8]) -> Option<Signature> {
         match (self, algorithm) {
             // Nearly every delivery.
@@ -50,7 +50,7 @@ impl Encoding {
         }
     }
 
-    /// How long the text of a signature is, where all have one length.
+    /// The length of a signature's text, if all signatures of `algorithm` have the same.
     pub(super) fn length(self, algorithm: Algorithm) -> Option<usize> {
         let bytes = match algorithm {
             Algorithm::HmacSha256 | Algorithm::KeyedSha256 => 32,
@@ -65,7 +65,7 @@ impl Encoding {
         }
     }
 
-    /// The key bytes that a secret's text spells.
+    /// Decodes the key bytes from a secret's text.
     pub(super) fn secret(self, text: &str) -> Result<Zeroizing<Vec<u8>>, ConfigError> {
         let bytes = match self {
             Self::Text => Ok(text.as_bytes().to_vec()),
@@ -79,7 +79,7 @@ impl Encoding {
         bytes.map(Zeroizing::new).map_err(ConfigError::secret)
     }
 
-    /// How `bytes` are written.
+    /// Encodes `bytes`.
     pub(super) fn write(self, bytes: &[u8]) -> String {
         match self {
             Self::Text => String::from_utf8_lossy(bytes).into_owned(),
@@ -89,7 +89,7 @@ impl Encoding {
     }
 }
 
-/// The bytes that `text` spells, if it is `2 * N` hex digits and nothing else. In one pass: this runs on every delivery.
+/// Decodes exactly `2 * N` hex digits. In one pass, since this runs on every delivery.
 pub(super) fn decode_hex<const N: usize>(text: &[u8]) -> Option<[u8; N]> {
     let (pairs, []) = text.as_chunks::<2>() else { return None };
     let pairs: &[[u8; 2]; N] = pairs.try_into().ok()?;
@@ -103,7 +103,8 @@ pub(super) fn decode_hex<const N: usize>(text: &[u8]) -> Option<[u8; N]> {
     (!invalid).then_some(bytes)
 }
 
-/// What a byte is worth as a hex digit; above 15 it is none. Arithmetic and no table, so that many are worked out at once.
+/// The value of a hex digit; above 15 for any other byte. Uses arithmetic instead of a table, so that the compiler can
+/// vectorise it.
 #[inline(always)]
 fn hex_value(digit: u8) -> u8 {
     let (number, letter) = (digit.wrapping_sub(b'0'), (digit | 0x20).wrapping_sub(b'a'));

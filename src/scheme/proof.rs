@@ -10,15 +10,16 @@ use crate::secrets::{Algorithm, Signature};
 /// More signatures than this are an attack, not a rotation.
 const MOST_SIGNATURES: usize = 16;
 
-/// A signature of a private key cannot be compared, it has to be verified, under every key: fewer of them are taken.
+/// The limit for signatures of private keys. It is lower, since each of them must be verified under every key and
+/// cannot just be compared.
 const MOST_ASYMMETRIC: usize = 4;
 
 const TOO_MANY: Rejection = Rejection::malformed("it has more than 16 signatures, or more than 4 of private keys");
 
-/// What a delivery claims, still to be proved: signatures, and the message that they are over.
+/// The unverified claim of a delivery: signatures, and the message that they cover.
 ///
-/// That message is the body, between what [`prefix`](Proof::prefix) and [`suffix`](Proof::suffix) add, unless the proof
-/// is [`of`](Proof::of) something else.
+/// The message is the body, between [`prefix`](Proof::prefix) and [`suffix`](Proof::suffix), unless the proof is
+/// [`of`](Proof::of) another message.
 #[derive(Clone)]
 pub struct Proof {
     first: Option<Signature>,
@@ -35,16 +36,16 @@ pub struct Proof {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Covers {
     Body,
-    /// What is signed is all in `before`.
+    /// The whole message is in `prefix`.
     Message,
-    /// As before, and that has the digest of the body in it.
+    /// As `Message`, and the message contains the digest of the body.
     MessageWithDigest,
-    /// The scheme has to see the body first.
+    /// The scheme has to read the body first.
     Unknown,
 }
 
 impl Proof {
-    /// A proof of the body, without a signature yet.
+    /// Creates a proof of the body, without a signature yet.
     #[must_use]
     pub fn new() -> Self {
         Self {
@@ -60,14 +61,15 @@ impl Proof {
         }
     }
 
-    /// A proof of `message` instead of the body, for schemes that sign fields of it. Then no id is
-    /// [authenticated](crate::WebhookEvent::id_is_authenticated) but [its own](Self::id).
+    /// Creates a proof of `message` instead of the body, for schemes that sign fields of it. Then only [the proof's own
+    /// id](Self::id) is [authenticated](crate::WebhookEvent::id_is_authenticated).
     #[must_use]
     pub fn of(message: &[u8]) -> Self {
         Self { covers: Covers::Message, ..Self::new() }.prefix(message)
     }
 
-    /// Says that the message covers the body after all: the digest of the body is in it, and the scheme has compared the two.
+    /// Declares that the message contains the digest of the body, and that the scheme has compared it with the body.
+    /// The proof then covers the body.
     #[must_use]
     pub fn with_digest_of_body(mut self) -> Self {
         if self.covers == Covers::Message {
@@ -76,13 +78,14 @@ impl Proof {
         self
     }
 
-    /// The head alone does not tell: [`Scheme::read_body`](super::Scheme::read_body) is asked once the body is here.
+    /// Creates a proof that cannot be read from the head alone. [`Scheme::read_body`](super::Scheme::read_body) is
+    /// called once the body has arrived.
     #[must_use]
     pub fn in_body() -> Self {
         Self { covers: Covers::Unknown, ..Self::new() }
     }
 
-    /// What is signed before the body.
+    /// Sets the signed bytes before the body.
     #[must_use]
     pub fn prefix(mut self, bytes: &[u8]) -> Self {
         self.prefix = SmallBytes::default();
@@ -90,7 +93,7 @@ impl Proof {
         self
     }
 
-    /// What is signed after the body.
+    /// Sets the signed bytes after the body.
     #[must_use]
     pub fn suffix(mut self, bytes: &[u8]) -> Self {
         self.suffix = SmallBytes::default();
@@ -98,21 +101,22 @@ impl Proof {
         self
     }
 
-    /// When the sender says it signed.
+    /// Sets the time at which the sender claims to have signed.
     #[must_use]
     pub fn timestamp(mut self, time: SystemTime) -> Self {
         self.timestamp = Some(time);
         self
     }
 
-    /// The event's id, which the signatures cover: what [`IdSource::signed`](crate::identity::IdSource::signed) finds.
+    /// Sets the event's id, which the signatures must cover. [`IdSource::signed`](crate::identity::IdSource::signed)
+    /// finds it.
     #[must_use]
     pub fn id(mut self, id: impl Into<Box<str>>) -> Self {
         self.id = Some(id.into());
         self
     }
 
-    /// Accepts `other` as well, where a sender may have signed one of several messages.
+    /// Accepts `other` as well, if a sender may have signed one of several messages.
     #[must_use]
     pub fn or(mut self, other: Self) -> Self {
         self.alternative = Some(match self.alternative.take() {
@@ -122,12 +126,12 @@ impl Proof {
         self
     }
 
-    /// Adds a signature. One that `text` does not spell exactly cannot match; it only counts towards the cap.
+    /// Adds a signature. A text that is not a well-formed signature cannot match; it only counts towards the limit.
     pub fn add(&mut self, algorithm: Algorithm, encoding: Encoding, text: &[u8]) {
         self.push_signature(encoding.signature(algorithm, text));
     }
 
-    /// Adds a signature that was decoded elsewhere.
+    /// Adds a signature that is already decoded.
     pub fn add_bytes(&mut self, algorithm: Algorithm, bytes: &[u8]) {
         self.push_signature(Signature::new(algorithm, bytes));
     }
@@ -157,7 +161,8 @@ impl Proof {
         self.timestamp = Some(time);
     }
 
-    /// Whether there is something in it to compare with, or in one of its alternatives, and nowhere too much.
+    /// Checks that this proof or one of its alternatives has a signature to compare, and that none of them exceeds the
+    /// limits.
     pub(crate) fn check(&self) -> Result<(), Rejection> {
         let Some(alternative) = &self.alternative else { return self.check_signatures() };
         match (self.check_signatures(), alternative.check()) {
@@ -177,7 +182,7 @@ impl Proof {
         match (self.first, self.offered) {
             (Some(_), _) => Ok(()),
             (None, 0) => Err(RejectionKind::UnsupportedSignature.into()),
-            (None, _) => Err(Rejection::malformed("no signature in it could be decoded")),
+            (None, _) => Err(Rejection::malformed("none of its signatures could be decoded")),
         }
     }
 
@@ -192,7 +197,7 @@ impl Proof {
         self.first.iter().chain(&self.more)
     }
 
-    /// Whether the body is needed to know what is claimed.
+    /// Whether the body is needed to read the claim.
     pub(super) fn is_in_body(&self) -> bool {
         self.covers == Covers::Unknown || self.alternative.as_ref().is_some_and(|alternative| alternative.is_in_body())
     }
@@ -207,7 +212,7 @@ impl Proof {
         self.covers == Covers::Body
     }
 
-    /// How much of the delivery a signature in it covers.
+    /// How much of the delivery the signatures cover.
     pub(super) fn coverage(&self) -> Coverage {
         match self.covers {
             Covers::Body | Covers::MessageWithDigest => Coverage::Body,
@@ -229,7 +234,7 @@ impl Proof {
 }
 
 impl fmt::Debug for Proof {
-    /// Not what is signed: a URL may contain a password, a header a token.
+    /// Omits the signed text: a URL may contain a password, a header a token.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Proof")
             .field("signatures", &self.offered)
@@ -245,10 +250,10 @@ impl Default for Proof {
     }
 }
 
-/// How many bytes need no allocation: a timestamp and a dot are at most 13.
+/// The number of bytes that need no allocation. A timestamp and a dot are at most 13.
 const INLINE: usize = 22;
 
-/// A few bytes in place, or more of them on the heap.
+/// A few bytes inline, or more of them on the heap.
 #[derive(Clone)]
 pub(super) enum SmallBytes {
     Inline { bytes: [u8; INLINE], length: u8 },
@@ -256,7 +261,7 @@ pub(super) enum SmallBytes {
 }
 
 impl SmallBytes {
-    /// Adds `more` at the end.
+    /// Appends `more`.
     pub(super) fn push(&mut self, more: &[u8]) {
         match self {
             Self::Heap(bytes) => bytes.extend_from_slice(more),

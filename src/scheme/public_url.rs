@@ -8,16 +8,16 @@ use super::encoding::decode_hex;
 use crate::error::ConfigError;
 use crate::rejection::Rejection;
 
-/// The URL of an endpoint as its provider knows it, for schemes that sign it. A server behind a proxy cannot know it: it is
-/// configured.
+/// The URL of an endpoint as its provider knows it, for schemes that sign it. It is configured, since a server behind a
+/// proxy cannot know it.
 ///
-/// A URL without a path, `https://example.com`, takes the path and the query from each request; one with a path takes only
-/// the query; one with a query is taken as it is.
+/// A URL without a path, `https://example.com`, takes the path and the query from each request. A URL with a path takes
+/// only the query. A URL with a query is used as it is.
 #[derive(Clone)]
 pub(super) struct PublicUrl {
     text: Box<str>,
     configured: Configured,
-    /// Characters that the sender does not escape in what it signs, though they are in the URL.
+    /// Characters that the sender does not escape in the signed text, though they are escaped in the URL.
     unescaped: &'static str,
 }
 
@@ -31,10 +31,10 @@ enum Configured {
 impl PublicUrl {
     pub(super) fn new(text: &str) -> Result<Self, ConfigError> {
         let refused =
-            || ConfigError::scheme("the public url must read https://example.com/path, as the provider was told it");
+            || ConfigError::scheme("the public url must read https://example.com/path, as configured at the provider");
         if text.contains('#') {
             return Err(ConfigError::scheme(
-                "nobody sends a url's #fragment: write the public url without the #fragment",
+                "a url's #fragment is never sent: write the public url without the #fragment",
             ));
         }
         let uri: Uri = text.parse().map_err(|_| refused())?;
@@ -50,16 +50,16 @@ impl PublicUrl {
         Ok(Self { text: text.into(), configured, unescaped: "" })
     }
 
-    /// The same URL, for a sender that signs it with these characters unescaped.
+    /// Sets the characters that the sender does not escape in the signed text.
     pub(super) fn with_unescaped(mut self, characters: &'static str) -> Self {
         self.unescaped = characters;
         self
     }
 
-    /// The URL that this request was sent to, as it is signed.
+    /// The URL that this request was sent to, as the sender signs it.
     ///
-    /// What is taken from the request must be what a URL can be: the server lets through more, and the beginning of a JSON body
-    /// could become the end of the query, where nothing that is signed stands between the two.
+    /// The parts taken from the request must be a valid URL. The server lets more characters through, and if the signed
+    /// text has no separator there, the beginning of a JSON body could become the end of the query.
     pub(super) fn for_request(&self, head: &Head<'_>) -> Result<Cow<'_, str>, Rejection> {
         let url = self.request_url(head);
         if matches!(url, Cow::Owned(_)) && !head.uri().path_and_query().is_none_or(|rest| is_strict(rest.as_str())) {
@@ -85,15 +85,15 @@ impl PublicUrl {
 }
 
 const NOT_A_URL: Rejection = Rejection::malformed(
-    "the request's url has characters that must be escaped: if the sender has them in it, configure the url with its query",
+    "the request's url has characters that must be escaped: if the sender uses them, configure the url with its query",
 );
 
-/// Whether there is nothing in it but what RFC 3986 allows in a path and a query.
+/// Whether the text contains only characters that RFC 3986 allows in a path and a query.
 fn is_strict(text: &str) -> bool {
     text.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"-._~!$&'()*+,;=:@/?%".contains(&byte))
 }
 
-/// `text` with the escapes of these characters undone, and all others left.
+/// Decodes the escapes of these characters, and leaves all others.
 fn unescape(text: &str, characters: &str) -> String {
     let mut plain = String::with_capacity(text.len());
     let mut rest = text;
@@ -115,7 +115,7 @@ fn unescape(text: &str, characters: &str) -> String {
 }
 
 impl fmt::Debug for PublicUrl {
-    /// It may contain a password.
+    /// Omits the URL, which may contain a password.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("PublicUrl")
     }

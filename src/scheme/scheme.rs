@@ -10,25 +10,25 @@ use crate::secrets::{Key, SecretSet, Secrets};
 
 /// How a provider signs, and with which secrets.
 ///
-/// A scheme only says what is claimed and what is signed. The MACs, the comparison, the caps and the order of checks are the
-/// layer's, so that no scheme can get them wrong.
+/// A scheme only says what is claimed and what is signed. The layer computes the MACs, compares them, enforces the
+/// limits and orders the checks, so that no scheme can get them wrong.
 pub trait Scheme: Send + Sync + 'static {
-    /// A short, stable name, such as `stripe`: the endpoint's name where nothing better is known.
+    /// A short, stable name, such as `stripe`. It is the endpoint's name unless another is known.
     fn name(&self) -> &str;
 
-    /// The secrets that it was built with.
+    /// The secrets that the scheme was built with.
     fn secrets(&self) -> &Secrets;
 
-    /// Reads what the head claims: signatures, what is signed around the body, and when it was signed. Everything that
-    /// can be refused here is refused before the body is read. Pure: all it knows of time is
-    /// [`head.now()`](Head::now).
+    /// Reads the claim from the head: signatures, the signed text around the body, and the time of signing. A claim
+    /// that can be refused here is refused before the body is read. The function is pure: it takes the time from
+    /// [`head.now()`](Head::now) only.
     ///
     /// # Errors
     /// A [`Rejection`] that says what is wrong with the proof.
     fn read(&self, head: &Head<'_>) -> Result<Proof, Rejection>;
 
-    /// Reads what the body claims, for a scheme whose [`read`](Scheme::read) gave [`Proof::in_body`]. Every one of the proofs
-    /// must hold. The body is not verified yet: it can be anything.
+    /// Reads the claims from the body, for a scheme whose [`read`](Scheme::read) returned [`Proof::in_body`]. All of
+    /// the proofs must hold. The body is not verified yet, and may contain anything.
     ///
     /// # Errors
     /// A [`Rejection`] that says what is wrong with the proof.
@@ -37,33 +37,33 @@ pub trait Scheme: Send + Sync + 'static {
         Err(RejectionKind::MissingSignature.into())
     }
 
-    /// Makes `message` one that [`read`](Scheme::read) accepts: adds headers, or whatever else carries the signature. Signed
-    /// with every active secret where the scheme has room for several, else with the first.
+    /// Signs `message` so that [`read`](Scheme::read) accepts it: adds headers, or other carriers of the signature. It
+    /// signs with every active secret if the scheme has room for several signatures, else with the first.
     ///
     /// # Errors
-    /// When the message cannot be signed, for instance because no secret is active.
+    /// If the message cannot be signed, for instance because no secret is active.
     fn sign(&self, message: &mut Outgoing, secrets: &SecretSet) -> Result<(), ConfigError>;
 
-    /// What is known of the provider: where its ids are, how long it waits and retries.
+    /// Facts about the provider: where its ids are, how long it waits and retries.
     fn profile(&self) -> Profile {
         Profile::default()
     }
 
-    /// What is signed, and how, for people: `HMAC-SHA256 of {timestamp}.{body}`.
+    /// Describes the signed content and the algorithm in words: `HMAC-SHA256 of {timestamp}.{body}`.
     fn signs(&self) -> String {
         "a scheme of its own".to_owned()
     }
 
-    /// Answers a request of another method than events have, which the provider sends unsigned to validate the endpoint.
-    /// `None` leaves it to the layer's 405. Whatever it echoes, anybody can have it echo. The layer must see the request: on an axum
-    /// `Router` it does, on `post(handler)` itself it does not.
+    /// Answers an unsigned request that the provider sends to validate the endpoint, by another method than events
+    /// have. `None` leaves the request to the layer's 405. Anyone can cause such a response, so be careful what it
+    /// echoes. The layer must see the request: on an axum `Router` it does, on `post(handler)` itself it does not.
     fn probe(&self, head: &Head<'_>) -> Option<Result<Response<Bytes>, Rejection>> {
         let _ = head;
         None
     }
 
-    /// Answers a verified delivery that is no event, but validates the endpoint. `key` is the one that verified it. An answer
-    /// that is signed must not sign whatever it is given, or it is an oracle.
+    /// Answers a verified delivery that is not an event, but validates the endpoint. `key` is the key that verified it.
+    /// A signed response must not sign arbitrary input, or it becomes a signing oracle.
     fn handshake(&self, body: &[u8], key: &Key) -> Option<Response<Bytes>> {
         let _ = (body, key);
         None

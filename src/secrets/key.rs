@@ -8,7 +8,7 @@ use zeroize::Zeroizing;
 use super::optional::{Ed25519Key, HmacSha1, P256Key};
 use crate::error::ConfigError;
 
-/// What a signature is computed with. A scheme names it; nothing in a request ever does.
+/// The algorithm that signatures are computed with. The scheme names it; nothing in a request ever does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Algorithm {
@@ -16,14 +16,15 @@ pub enum Algorithm {
     HmacSha256,
     /// HMAC with SHA-1, which is still sound as a MAC. Needs the feature `sha1`.
     HmacSha1,
-    /// SHA-256 over the secret and then the message: no HMAC, and weaker. Whoever captured one delivery can append to its
-    /// message, so a [`Template`](crate::scheme::Template) takes only JSON with it. HubSpot's older versions.
+    /// SHA-256 over the secret and then the message. This is no HMAC, and weaker: an attacker who captured one delivery
+    /// can append to its message, so a [`Template`](crate::scheme::Template) accepts only JSON with it. HubSpot's older
+    /// versions use it.
     KeyedSha256,
-    /// The secret itself, sent along: it authenticates the sender and no byte of the message.
+    /// The secret itself, sent along. It authenticates the sender and no byte of the message.
     Token,
     /// Ed25519. Needs the feature `ed25519`.
     Ed25519,
-    /// ECDSA over P-256 with SHA-256, in DER, or its two numbers of 32 bytes. Needs the feature `p256`.
+    /// ECDSA over P-256 with SHA-256. A signature is DER, or its two numbers of 32 bytes. Needs the feature `p256`.
     EcdsaP256,
 }
 
@@ -40,10 +41,10 @@ impl fmt::Display for Algorithm {
     }
 }
 
-/// Key material, ready to compute with: a MAC is keyed once, and cloned for every delivery.
+/// Key material, ready to compute with. A MAC is keyed once, and cloned for every delivery.
 ///
-/// A scheme makes it from the text of a [`Secret`](super::super::Secret), so that how a secret is decoded is part of the
-/// scheme and never guessed. It never prints, and its state is overwritten when it is dropped.
+/// A scheme makes it from the text of a [`Secret`](super::super::Secret), so that how a secret is decoded is part of
+/// the scheme and never guessed. A key never prints, and its state is overwritten when it is dropped.
 #[derive(Clone)]
 pub struct Key {
     algorithm: Algorithm,
@@ -59,20 +60,21 @@ enum Material {
 }
 
 impl Key {
-    /// The key for `algorithm` that these bytes are.
+    /// Creates a key for `algorithm` from `bytes`.
     ///
-    /// Ed25519 takes a public key of 32 bytes, or a private one of 64, the seed and its public key; ECDSA a public key as
-    /// SubjectPublicKeyInfo or a point in SEC 1, or a private one as PKCS #8. A private key also signs: for senders and tests.
+    /// Ed25519 takes a public key of 32 bytes, or a private key of 64 bytes: the seed and its public key. ECDSA takes a
+    /// public key as SubjectPublicKeyInfo or as a point in SEC 1, or a private key as PKCS #8. A private key also
+    /// signs, for senders and tests.
     ///
     /// # Errors
-    /// When there are no bytes, or they cannot be such a key, or the algorithm's feature is off.
+    /// If `bytes` is empty or is no key for `algorithm`, or if the algorithm's feature is off.
     pub fn new(algorithm: Algorithm, bytes: &[u8]) -> Result<Self, ConfigError> {
         if bytes.is_empty() {
-            return Err(ConfigError::secret("the secret decodes to no bytes at all"));
+            return Err(ConfigError::secret("the secret decodes to an empty key"));
         }
         let material = match algorithm {
             Algorithm::HmacSha256 => Material::Mac(Mac::HmacSha256(
-                Hmac::new_from_slice(bytes).map_err(|_| ConfigError::secret("the secret cannot be a key"))?,
+                Hmac::new_from_slice(bytes).map_err(|_| ConfigError::secret("the secret is not a valid key"))?,
             )),
             Algorithm::HmacSha1 => Material::Mac(Mac::HmacSha1(HmacSha1::new(bytes)?)),
             Algorithm::KeyedSha256 => Material::Mac(Mac::KeyedSha256(Sha256::new_with_prefix(bytes))),
@@ -85,24 +87,24 @@ impl Key {
         Ok(Self { algorithm, material })
     }
 
-    /// HMAC-SHA256 under these bytes.
+    /// Creates a key for HMAC-SHA256 from `bytes`.
     ///
     /// # Errors
-    /// When there are none: anyone could sign.
+    /// If `bytes` is empty: anyone could sign.
     pub fn hmac_sha256(bytes: &[u8]) -> Result<Self, ConfigError> {
         Self::new(Algorithm::HmacSha256, bytes)
     }
 
-    /// What this key signs with.
+    /// The algorithm of this key.
     #[must_use]
     pub fn algorithm(&self) -> Algorithm {
         self.algorithm
     }
 
-    /// The signature over `message`, given in parts.
+    /// Signs `message`, which is given in parts.
     ///
     /// # Errors
-    /// When this is a public key, which only verifies.
+    /// If this is a public key, which only verifies.
     pub fn sign(&self, message: &[&[u8]]) -> Result<Vec<u8>, ConfigError> {
         let public = || {
             ConfigError::secret("a public key cannot sign: build the sender's scheme with the private key of the pair")
@@ -120,13 +122,13 @@ impl Key {
         }
     }
 
-    /// Whether it can sign, and not only verify.
+    /// Whether this key can sign, and not only verify.
     #[must_use]
     pub fn can_sign(&self) -> bool {
         self.sign(&[]).is_ok()
     }
 
-    /// A computation that is fed with the message; `None` where there is nothing to feed before its end.
+    /// Starts a MAC that is fed with the message. `None` if the algorithm computes no MAC.
     pub(crate) fn start(&self) -> Option<Mac> {
         match &self.material {
             Material::Mac(mac) => Some(mac.clone()),
@@ -134,7 +136,7 @@ impl Key {
         }
     }
 
-    /// What a token of this key comes to, whatever the message is.
+    /// The digest of the token, if this key is a token. It does not depend on the message.
     pub(crate) fn token_digest(&self) -> Option<&Tag> {
         match &self.material {
             Material::Token { digest, .. } => Some(digest),
@@ -142,7 +144,8 @@ impl Key {
         }
     }
 
-    /// Whether this public key's owner signed the whole message. What is compared here is no secret.
+    /// Whether `signature` is valid for the whole message under this public key. The values compared here are not
+    /// secret.
     pub(crate) fn verifies(&self, signature: &Signature, message: &[&[u8]]) -> bool {
         match (&self.material, signature) {
             (Material::Ed25519(key), Signature::Asymmetric(Algorithm::Ed25519, bytes)) => key.verifies(bytes, message),
@@ -158,15 +161,15 @@ impl fmt::Debug for Key {
     }
 }
 
-/// What a MAC comes to. Shorter ones end in zeros.
+/// The result of a MAC. Shorter results are padded with zeros.
 pub(crate) type Tag = [u8; 32];
 
-/// One computation under a [`Key`](super::Key), fed as the body arrives.
+/// One MAC computation under a [`Key`](super::Key), fed as the body arrives.
 #[derive(Clone)]
 pub(crate) enum Mac {
     HmacSha256(Hmac<Sha256>),
     HmacSha1(HmacSha1),
-    /// Has eaten the secret.
+    /// Already fed with the secret.
     KeyedSha256(Sha256),
 }
 
@@ -188,24 +191,25 @@ impl Mac {
     }
 }
 
-/// A tag of HMAC-SHA1 at the length of the others.
+/// Pads an HMAC-SHA1 result to the length of a [`Tag`].
 fn padded(short: [u8; 20]) -> Tag {
     let mut tag = Tag::default();
     tag[..20].copy_from_slice(&short);
     tag
 }
 
-/// A signature that a sender offers, in the form that it is compared in.
+/// A signature from a delivery, in the form in which it is compared.
 #[derive(Clone, Copy)]
 pub(crate) enum Signature {
-    /// A MAC, or the digest of a token: two of equal tokens are equal, and how long they are does not show.
+    /// A MAC, or the digest of a token. Equal tokens have equal digests, and a digest does not reveal the token's
+    /// length.
     Tag(Algorithm, Tag),
-    /// The signature of a private key.
+    /// A signature made with a private key.
     Asymmetric(Algorithm, [u8; 64]),
 }
 
 impl Signature {
-    /// Of a signature's bytes; `None` when they cannot be one.
+    /// Parses the bytes of a signature. `None` if `algorithm` has no such signatures.
     pub(crate) fn new(algorithm: Algorithm, bytes: &[u8]) -> Option<Self> {
         match algorithm {
             Algorithm::HmacSha256 | Algorithm::KeyedSha256 => {

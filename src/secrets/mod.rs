@@ -1,7 +1,7 @@
 //! The secrets that deliveries are verified with.
 //!
 //! A scheme takes one secret, several that rotate, or a lookup per tenant. The rotating set can be replaced while
-//! requests are running, and a secret may carry the time at which it stops counting:
+//! requests are running, and a secret may carry the time at which it expires:
 //!
 //! ```
 //! use std::time::{Duration, SystemTime};

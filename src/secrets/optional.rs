@@ -1,4 +1,4 @@
-//! Algorithms that need a Cargo feature. Without it, a type of the same name refuses to be built.
+//! Algorithms that need a Cargo feature. Without the feature, creating a key returns an error.
 
 #[cfg(feature = "ed25519")]
 pub(crate) use self::with_ed25519::Ed25519Key;
@@ -26,7 +26,7 @@ mod with_sha1 {
 
     impl HmacSha1 {
         pub(crate) fn new(bytes: &[u8]) -> Result<Self, ConfigError> {
-            Hmac::new_from_slice(bytes).map(Self).map_err(|_| ConfigError::secret("the secret cannot be a key"))
+            Hmac::new_from_slice(bytes).map(Self).map_err(|_| ConfigError::secret("the secret is not a valid key"))
         }
 
         pub(crate) fn feed(&mut self, bytes: &[u8]) {
@@ -68,7 +68,7 @@ mod with_ed25519 {
 
     use crate::error::ConfigError;
 
-    /// A public key, and the private one where this is the sender.
+    /// A public key, and the private key if this is the sender.
     #[derive(Clone)]
     pub(crate) struct Ed25519Key {
         public: VerifyingKey,
@@ -76,7 +76,7 @@ mod with_ed25519 {
     }
 
     impl Ed25519Key {
-        /// Of the 32 bytes of a public key, or the 64 of a private one: the seed and its public key.
+        /// Takes the 32 bytes of a public key, or the 64 bytes of a private key: the seed and its public key.
         pub(crate) fn new(bytes: &[u8]) -> Result<Box<Self>, ConfigError> {
             let refused = || ConfigError::secret("an Ed25519 public key has 32 bytes, and is a point of the curve");
             let private = match bytes.try_into() {
@@ -136,7 +136,7 @@ mod with_p256 {
 
     use crate::error::ConfigError;
 
-    /// A public key, and the private one where this is the sender.
+    /// A public key, and the private key if this is the sender.
     #[derive(Clone)]
     pub(crate) struct P256Key {
         public: VerifyingKey,
@@ -144,7 +144,7 @@ mod with_p256 {
     }
 
     impl P256Key {
-        /// Of a public key (SubjectPublicKeyInfo, or a point in SEC 1) or a private one (PKCS #8).
+        /// Takes a public key (SubjectPublicKeyInfo, or a point in SEC 1) or a private key (PKCS #8).
         pub(crate) fn new(bytes: &[u8]) -> Result<Box<Self>, ConfigError> {
             let private = SigningKey::from_pkcs8_der(bytes).ok();
             let public = match &private {
@@ -152,12 +152,12 @@ mod with_p256 {
                 None => VerifyingKey::from_public_key_der(bytes)
                     .ok()
                     .or_else(|| VerifyingKey::from_sec1_bytes(bytes).ok())
-                    .ok_or_else(|| ConfigError::secret("this is no public key for ECDSA over P-256"))?,
+                    .ok_or_else(|| ConfigError::secret("this is not a public key for ECDSA over P-256"))?,
             };
             Ok(Box::new(Self { public, private }))
         }
 
-        /// The two numbers of a signature, in DER or side by side; `None` for what is none.
+        /// Parses the two numbers of a signature, in DER or side by side. `None` if `bytes` is no signature.
         pub(crate) fn signature(bytes: &[u8]) -> Option<[u8; 64]> {
             let signature = Signature::from_slice(bytes).or_else(|_| Signature::from_der(bytes));
             signature.ok().map(|signature| signature.to_bytes().into())

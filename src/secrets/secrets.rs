@@ -11,7 +11,7 @@ use crate::error::ConfigError;
 use crate::head::Head;
 use crate::rejection::Rejection;
 
-/// The secrets of one scheme: a set that rotates, or a lookup per tenant. Clones share it.
+/// The secrets of one scheme: a set that rotates, or a lookup per tenant. Clones share them.
 #[derive(Clone)]
 pub struct Secrets {
     prepare: Arc<Prepare>,
@@ -25,10 +25,10 @@ enum Source {
 }
 
 impl Secrets {
-    /// The secrets of a scheme that makes key material of their text with `prepare`.
+    /// Creates the secrets of a scheme, which turns their text into keys with `prepare`.
     ///
     /// # Errors
-    /// When there is no secret, more than eight, two under one label, or one that `prepare` refuses.
+    /// If there is no secret, if there are more than eight, if two have one label, or if `prepare` refuses one.
     pub fn new(
         input: impl IntoSecrets,
         prepare: impl Fn(&str) -> Result<Key, ConfigError> + Send + Sync + 'static,
@@ -43,24 +43,24 @@ impl Secrets {
         Ok(Self { prepare, source })
     }
 
-    /// Replaces the whole set. A delivery that is under way goes on with the set that it began with.
+    /// Replaces the whole set. A delivery in progress keeps the set that it began with.
     ///
     /// # Errors
-    /// As [`Secrets::new`]; the set in use is then left alone. Also when the secrets come from a lookup.
+    /// As [`Secrets::new`]. The set in use is then left alone. Also if the secrets come from a lookup.
     pub fn replace<T>(&self, secrets: impl IntoIterator<Item = T>) -> Result<(), ConfigError>
     where
         T: TryInto<Secret>,
         ConfigError: From<T::Error>,
     {
         let Source::Set(current) = &self.source else {
-            return Err(invalid("these secrets come from a lookup: change what it answers, and call forget"));
+            return Err(invalid("these secrets come from a lookup: change what it returns, and call forget"));
         };
         let secrets = collect(secrets)?;
         current.store(Arc::new(SecretSet::new(&secrets, &*self.prepare)?));
         Ok(())
     }
 
-    /// The set in use now; `None` when the secrets come from a lookup.
+    /// The set in use now; `None` if the secrets come from a lookup.
     #[must_use]
     pub fn current(&self) -> Option<Arc<SecretSet>> {
         match &self.source {
@@ -69,7 +69,7 @@ impl Secrets {
         }
     }
 
-    /// The secrets for the delivery with this head, or the question to the lookup.
+    /// Loads the set for a delivery with this head, or starts the lookup of its tenant's secrets.
     pub(crate) fn begin(&self, head: &Head<'_>) -> Result<Found, Rejection> {
         match &self.source {
             Source::Set(current) => Ok(Found::Now(current.load())),
@@ -78,7 +78,7 @@ impl Secrets {
     }
 }
 
-/// Secrets at hand, or still to be looked up.
+/// The set of secrets, or the lookup that will find it.
 pub(crate) enum Found {
     Now(Guard<Arc<SecretSet>>),
     Later(Lookup),
@@ -93,16 +93,16 @@ impl fmt::Debug for Secrets {
     }
 }
 
-/// What a scheme can be built with: one secret, several that rotate, or a lookup per tenant.
+/// The secrets that a scheme can be built with: one, several that rotate, or a lookup per tenant.
 pub trait IntoSecrets {
-    /// Checks the secrets and hands them over.
+    /// Validates the secrets and returns them.
     ///
     /// # Errors
-    /// When one of them cannot be a secret.
+    /// If a secret is invalid.
     fn into_secrets(self) -> Result<SecretsInput, ConfigError>;
 }
 
-/// What [`IntoSecrets`] hands to a scheme.
+/// The validated secrets that [`IntoSecrets`] returns.
 #[derive(Debug)]
 pub enum SecretsInput {
     /// A set that can be replaced at run time.

@@ -8,16 +8,16 @@ use super::{Key, Secret};
 use crate::error::{ConfigError, ConfigErrorKind};
 use crate::rejection::Rejection;
 
-/// The most secrets that may be active at once: every one of them costs a MAC per delivery.
+/// The most secrets that may be active at once. Each of them costs a MAC per delivery.
 const MOST_SECRETS: usize = 8;
 
-/// How a scheme turns the text of a secret into key material.
+/// Turns the text of a secret into key material, as the scheme defines it.
 pub(super) type Prepare = dyn Fn(&str) -> Result<Key, ConfigError> + Send + Sync;
 
 /// An immutable set of prepared secrets.
 pub struct SecretSet(Box<[Arc<Prepared>]>);
 
-/// One secret, ready to verify with.
+/// One secret with its key, ready to verify with.
 pub(crate) struct Prepared {
     pub(crate) label: Box<str>,
     pub(crate) key: Key,
@@ -42,15 +42,15 @@ impl SecretSet {
         Ok(Self(prepared))
     }
 
-    /// The label and the key of every secret that counts at `now`.
+    /// The label and the key of every secret that is active at `now`.
     pub fn active(&self, now: SystemTime) -> impl Iterator<Item = (&str, &Key)> {
         self.prepared(now).map(|secret| (&*secret.label, &secret.key))
     }
 
-    /// The key of the first secret that counts at `now`: what a sender signs with that sends one signature.
+    /// The key of the first secret that is active at `now`. A sender with room for one signature signs with it.
     ///
     /// # Errors
-    /// When every secret has expired.
+    /// If every secret has expired.
     pub fn first_active(&self, now: SystemTime) -> Result<&Key, ConfigError> {
         let mut active = self.active(now);
         active.next().map(|(_, key)| key).ok_or_else(|| invalid("every secret has expired: there is none to sign with"))
@@ -74,13 +74,13 @@ impl fmt::Debug for SecretSet {
     }
 }
 
-/// The secrets that were looked up for one delivery, and the tenant that they belong to, if to one.
+/// The secrets that were looked up for one delivery, and the tenant that goes into the event's key, if any.
 pub(crate) struct Snapshot {
     pub(crate) set: Arc<SecretSet>,
     pub(crate) tenant: Option<Arc<str>>,
 }
 
-/// A question to a tenants' lookup.
+/// A pending lookup of a tenant's secrets.
 pub(crate) type Lookup = Pin<Box<dyn Future<Output = Result<Snapshot, Rejection>> + Send>>;
 
 pub(super) fn invalid(message: &str) -> ConfigError {

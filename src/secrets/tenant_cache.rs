@@ -1,4 +1,5 @@
-//! What is known of tenants: bounded, unknown names apart from known ones, and one lookup per tenant at a time.
+//! Caches the results of tenant lookups. The cache is bounded, keeps unknown tenants apart from known ones, and runs
+//! one lookup per tenant at a time.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
@@ -12,7 +13,7 @@ use super::set::{Prepare, SecretSet};
 use crate::clock::LONGEST;
 use crate::error::ConfigError;
 
-/// A tenant's secrets, or that there is no such tenant.
+/// A cached tenant's secrets; `None` if the lookup does not know the tenant.
 pub(super) type CachedKeys = Option<Arc<TenantKeys>>;
 
 pub(super) struct TenantCache {
@@ -24,11 +25,11 @@ struct Inner {
     known: BoundedMap<Arc<TenantKeys>>,
     unknown: BoundedMap<()>,
     flights: HashMap<Arc<str>, FlightState>,
-    /// Counts what was forgotten: an answer that was asked for before is not remembered after.
+    /// Incremented by every `forget`. A lookup that began in an earlier generation is not cached.
     generation: u64,
 }
 
-/// The turn that concurrent lookups of one tenant take, and how many share it.
+/// The mutex that concurrent lookups of one tenant share, and the number of its users.
 #[derive(Default)]
 struct FlightState {
     turn: Arc<tokio::sync::Mutex<()>>,
@@ -53,7 +54,7 @@ impl TenantCache {
         known.or_else(|| inner.unknown.get(tenant, now).map(|()| None))
     }
 
-    /// Whether the last answer was that there is such a tenant, even if it has expired or was forgotten since.
+    /// Whether the last lookup found this tenant, even if its entry has expired or was forgotten since.
     pub(super) fn found_before(&self, tenant: &str) -> bool {
         self.lock().known.entries.contains_key(tenant)
     }
@@ -62,7 +63,7 @@ impl TenantCache {
         self.lock().generation
     }
 
-    /// Remembers an answer, unless something was forgotten since [`TenantCache::forgotten`] said `asked`.
+    /// Caches a result, unless the generation has changed since its lookup began in `generation`.
     pub(super) fn put(&self, tenant: &Arc<str>, known: CachedKeys, generation: u64) {
         let until = Instant::now() + self.time;
         let mut inner = self.lock();
@@ -84,7 +85,7 @@ impl TenantCache {
         inner.unknown.remove(tenant);
     }
 
-    /// The flight that every concurrent lookup of `tenant` shares.
+    /// Joins the single flight that all concurrent lookups of `tenant` share.
     pub(super) fn flight(self: &Arc<Self>, tenant: &Arc<str>) -> SingleFlight {
         let mut inner = self.lock();
         let shared = inner.flights.entry(tenant.clone()).or_default();
@@ -120,7 +121,7 @@ impl Drop for SingleFlight {
     }
 }
 
-/// A map that forgets its oldest entry when it is full.
+/// A map that evicts its oldest entry when it is full.
 struct BoundedMap<T> {
     capacity: usize,
     entries: HashMap<Arc<str>, Entry<T>>,
@@ -129,10 +130,10 @@ struct BoundedMap<T> {
 }
 
 struct Entry<T> {
-    /// Empty once it was forgotten: the name alone stays.
+    /// `None` once the value was forgotten; the name stays.
     value: Option<T>,
     until: Instant,
-    /// Its position in the order, which tells it from an earlier entry of the same name.
+    /// The entry's position in `order`. It tells this entry from an earlier one of the same name.
     sequence: u64,
 }
 
@@ -148,7 +149,7 @@ impl<T> BoundedMap<T> {
     fn insert(&mut self, tenant: Arc<str>, value: T, until: Instant) {
         while self.order.len() >= self.capacity {
             let Some((oldest, sequence)) = self.order.pop_front() else { break };
-            // A tenant that was put again since has a later position in the order.
+            // A tenant that was inserted again since has a later position in the order.
             if self.entries.get(&oldest).is_some_and(|entry| entry.sequence == sequence) {
                 self.entries.remove(&oldest);
             }
@@ -169,15 +170,16 @@ impl<T> BoundedMap<T> {
     }
 }
 
-/// The secrets of one tenant as the lookup gave them, and the keys that each scheme made of them.
+/// The secrets of one tenant as the lookup returned them, and the keys that each scheme made from them.
 ///
-/// Two schemes may share one lookup, and decode the same text in two ways: keys that one of them made are no use to the other.
+/// Two schemes may share one lookup and decode the same text differently, so one scheme's keys are of no use to the
+/// other.
 pub(super) struct TenantKeys {
     secrets: Vec<Secret>,
     prepared: Mutex<Vec<SchemeKeys>>,
 }
 
-/// One scheme's keys. The weak reference keeps the closure's address from being used again while the keys are cached.
+/// One scheme's keys. The weak reference keeps the closure's address from being reused while the keys are cached.
 struct SchemeKeys {
     scheme: Weak<Prepare>,
     set: Arc<SecretSet>,
@@ -188,7 +190,7 @@ impl TenantKeys {
         Self { secrets, prepared: Mutex::default() }
     }
 
-    /// The keys that the scheme with this closure makes of the secrets, made once per scheme.
+    /// Returns the keys that the scheme with this closure makes from the secrets. They are made once per scheme.
     pub(super) fn keys_for(&self, prepare: &Arc<Prepare>) -> Result<Arc<SecretSet>, ConfigError> {
         let scheme = Arc::downgrade(prepare);
         let mut prepared = self.prepared.lock().unwrap_or_else(PoisonError::into_inner);

@@ -1,4 +1,4 @@
-//! Random bodies are read as `serde_json` reads them.
+//! Property tests: random bodies are read as `serde_json` reads them.
 
 use proptest::prelude::*;
 use serde::de::{Deserialize, Deserializer, MapAccess, SeqAccess, Visitor};
@@ -7,7 +7,7 @@ use serde_json::Value;
 use super::tests::{is_json, path, text};
 use super::*;
 
-/// What `serde_json` reads, with every key in its place: the plain way to look fields up.
+/// The result of `serde_json` with repeated keys kept, on which looking fields up is simple.
 enum Tree {
     Text(String),
     Object(Vec<(String, Tree)>),
@@ -85,7 +85,8 @@ impl<'de> Visitor<'de> for TreeVisitor {
     }
 }
 
-/// Holds the reader against `serde_json`, which differs in one way only: it refuses numbers that it cannot hold.
+/// Compares the reader with `serde_json`. They differ in one way only: `serde_json` refuses numbers that it cannot
+/// hold.
 fn agrees_with_serde_json(body: &[u8]) {
     let skipped = [b"[", body, b"]"].concat();
     match serde_json::from_slice::<Tree>(&skipped) {
@@ -109,7 +110,7 @@ fn agrees_with_serde_json(body: &[u8]) {
     }
 }
 
-/// The field, with a raw text that was held against what `serde_json` has there left out.
+/// Compares the raw text of a field with the value that `serde_json` has there, and returns the field without it.
 fn agreeing<'a>(body: &[u8], keys: &[&str], field: &Field<'a>) -> Field<'a> {
     let Field::Other(raw) = field else { return field.clone() };
     let tree = serde_json::from_slice::<Value>(body).expect("json");
@@ -147,7 +148,7 @@ fn space() -> impl Strategy<Value = String> {
     one_of(&["", "", "", " ", "  ", "\n          ", "\t\r\n"])
 }
 
-/// JSON as text, so that spellings, spaces and repeated keys vary too.
+/// Generates JSON as text, so that spellings, spaces and repeated keys vary too.
 fn json() -> impl Strategy<Value = String> {
     let numbers = &["0", "-0", "12", "1.5", "-1e3", "1E+400", "123456789012345678901"];
     let leaf = prop_oneof![

@@ -15,7 +15,7 @@ fn read_id(body: &[u8]) -> Result<Field<'_>, JsonBodyError> {
     read(body, [&path("id")]).map(|[id]| id)
 }
 
-/// Whether a body is JSON when nobody reads anything of it.
+/// Whether a body is valid JSON if no field of it is read.
 pub(super) fn is_json(body: &[u8]) -> bool {
     let skipped = [b"[", body, b"]"].concat();
     read(&skipped, []).is_ok()

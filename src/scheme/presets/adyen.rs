@@ -11,10 +11,10 @@ use crate::rejection::{Rejection, RejectionKind};
 use crate::scheme::{Custom, Encoding, Outgoing, Profile, Proof, Template, body};
 use crate::secrets::{Algorithm, IntoSecrets, Key, SecretSet, Secrets};
 
-/// The longest that Adyen goes on retrying.
+/// The longest time for which Adyen retries.
 const RETRIES: Duration = Duration::from_secs(30 * DAY.as_secs());
 
-/// What is signed of an item, in this order.
+/// The signed fields of an item, in this order.
 const SIGNED_FIELDS: [&str; 8] = [
     "pspReference",
     "originalReference",
@@ -26,17 +26,18 @@ const SIGNED_FIELDS: [&str; 8] = [
     "success",
 ];
 
-/// Adyen's payment webhooks: `additionalData.hmacSignature` in every item of the JSON body, HMAC-SHA256 in base64 of eight of
-/// its fields, joined by `:`. The key is the hex that Adyen shows. **The rest of the body is not signed.**
+/// Adyen's payment webhooks: `additionalData.hmacSignature` in every item of the JSON body, HMAC-SHA256 in base64 of
+/// eight of its fields, joined by `:`. The key is the hex that Adyen shows. **The rest of the body is not signed.**
 ///
-/// Never use one key for this and for [`adyen_banking`]: what that signs could be passed off as fields here.
+/// Never use one key for this and for [`adyen_banking`]: an attacker could pass off content that the latter signs as
+/// fields here.
 ///
-/// **Id:** a digest of all that is signed. Items are signed one by one, so whoever captured several bodies could combine them
-/// into one that is new here: apply each item so that a second time does nothing. **Type:** the first item's `eventCode`.
-/// **Retries** go on for 30 days, so a retention of 7 days is warned about.
+/// **Id:** a digest of all signed fields. Items are signed one by one, so an attacker who captured several bodies could
+/// combine them into a new one: apply each item idempotently. **Type:** the first item's `eventCode`. **Retries** go on
+/// for 30 days, so a retention of 7 days causes a warning.
 ///
 /// # Errors
-/// When a secret is not hex.
+/// If a secret is not hex.
 pub fn adyen(secrets: impl IntoSecrets) -> Result<Custom, ConfigError> {
     let secrets = Secrets::new(secrets, |text| Key::hmac_sha256(&Encoding::Hex.secret(text)?))?;
     let paths = PaymentPaths::new()?;
@@ -52,14 +53,14 @@ pub fn adyen(secrets: impl IntoSecrets) -> Result<Custom, ConfigError> {
         .with_profile(profile))
 }
 
-/// Adyen's banking and management webhooks: `HmacSignature: {base64}`, HMAC-SHA256 of the body. The key is the hex that Adyen
-/// shows.
+/// Adyen's banking and management webhooks: `HmacSignature: {base64}`, HMAC-SHA256 of the body. The key is the hex that
+/// Adyen shows.
 ///
-/// **Id:** the digest of the body, which tells the time of the event. **Retries** go on for 30 days, so a retention of
-/// 7 days is warned about.
+/// **Id:** the digest of the body, which contains the time of the event. **Retries** go on for 30 days, so a retention
+/// of 7 days causes a warning.
 ///
 /// # Errors
-/// When a secret is not hex.
+/// If a secret is not hex.
 pub fn adyen_banking(secrets: impl IntoSecrets) -> Result<Template, ConfigError> {
     Template::builder("adyen-banking")
         .signature("hmacsignature", "{base64}")
@@ -70,7 +71,7 @@ pub fn adyen_banking(secrets: impl IntoSecrets) -> Result<Template, ConfigError>
         .build(secrets)
 }
 
-/// Where everything is in a payment webhook.
+/// The paths to the fields of a payment webhook.
 #[derive(Clone)]
 struct PaymentPaths {
     items: JsonPath,
@@ -99,14 +100,14 @@ impl PaymentPaths {
             let [signature] = json_body::read(item.as_bytes(), [&self.signature]).map_err(|_| MALFORMED)?;
             let signature = signature.text().filter(|text| !text.is_empty()).ok_or(RejectionKind::MissingSignature)?;
             let message = self.message(item).ok_or(MALFORMED)?;
-            // With its length: two items are never taken for one.
+            // Hashed with its length, so that two items never equal one.
             all.update((message.len() as u64).to_le_bytes());
             all.update(&message);
             let mut proof = Proof::of(message.as_bytes());
             proof.add(Algorithm::HmacSha256, Encoding::Base64, signature.as_bytes());
             proofs.push(proof);
         }
-        // The first one stands for all: every one of them must hold.
+        // The first proof carries the id for all: every one of them must hold.
         let first = proofs.first_mut().ok_or(RejectionKind::MissingSignature)?;
         *first = std::mem::take(first).id(hex::encode(all.finalize()));
         Ok(proofs)
@@ -155,7 +156,7 @@ impl PaymentPaths {
         Ok(())
     }
 
-    /// The item with this signature in its additional data.
+    /// Returns the item with this signature in its additional data.
     fn with_signature(&self, item: &str, signature: &str) -> Option<String> {
         let quoted = format!("\"{signature}\"");
         match json_body::read(item.as_bytes(), [&self.additional]).ok()? {
@@ -168,4 +169,4 @@ impl PaymentPaths {
     }
 }
 
-const MALFORMED: Rejection = Rejection::malformed("the body has no notificationItems that can be read");
+const MALFORMED: Rejection = Rejection::malformed("the body has no readable notificationItems");

@@ -1,10 +1,10 @@
-//! What presets have in common: periods of time, and the providers' handshakes.
+//! Shared by the presets: durations, and helpers for the providers' handshakes.
 //!
-//! A handshake is what providers send to see whether somebody is there, and what they want to hear.
+//! A handshake is a request by which a provider validates an endpoint, and the response that it expects.
 //!
-//! None of it reaches a store or a handler. Whoever knows the URL can have the unsigned ones answered, so what they echo is
-//! short, plain, and never taken for anything but text; the one that is answered with a MAC is signed itself, and only a
-//! plain word is ever signed for it, which can be no signed text of a delivery.
+//! No handshake reaches a store or a handler. Anyone who knows the URL can cause the unsigned responses, so their echo
+//! is short, plain, and always sent as text. The handshake that is answered with a MAC is signed itself, and the MAC is
+//! only ever computed over a plain word, which cannot be the signed text of a delivery.
 
 use std::time::Duration;
 
@@ -29,7 +29,7 @@ pub(super) fn query_of_get<'a>(head: &Head<'a>) -> Option<&'a [u8]> {
     head.uri().query().filter(|_| head.method() == Method::GET).map(str::as_bytes)
 }
 
-/// Whether it is one short word: nothing that a browser or a shell would make anything of.
+/// Whether the text is one short word without a special meaning to a browser or a shell.
 pub(super) fn is_word(text: &str) -> bool {
     let is_plain =
         |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_' | b'.' | b'~' | b'+' | b'/' | b'=');

@@ -7,15 +7,16 @@ use crate::identity::{IdSource, TypeSource};
 use crate::scheme::Template;
 use crate::secrets::{Algorithm, IntoSecrets};
 
-/// GitHub: `X-Hub-Signature-256: sha256={hex}`, HMAC-SHA256 of the body. The SHA-1 header beside it is ignored.
+/// GitHub: `X-Hub-Signature-256: sha256={hex}`, HMAC-SHA256 of the body. The additional SHA-1 header is ignored.
 ///
-/// **Id:** `X-GitHub-Delivery`, not signed, the same on a redelivery. **Type:** `X-GitHub-Event`, not signed. **Replays** under
-/// another id pass, unless the replay guard is on; redelivering by hand keeps the id, and passes it. The guard goes by the body
-/// alone, because the type could be changed too: it refuses a second event of equal bytes, such as the one that two hooks send
-/// to one endpoint. GitHub never retries by itself; it waits 10 s, and its bodies have up to 25 MB.
+/// **Id:** `X-GitHub-Delivery`, not signed, the same on a redelivery. **Type:** `X-GitHub-Event`, not signed.
+/// **Replays** under another id pass, unless the replay guard is on. A manual redelivery keeps the id, so the guard
+/// lets it pass. The guard compares the body alone, because the type could be changed too: it refuses a second event of
+/// equal bytes, such as the one that two hooks send to one endpoint. GitHub never retries by itself; it waits 10 s, and
+/// its bodies have up to 25 MB.
 ///
 /// # Errors
-/// When a secret cannot be one.
+/// If a secret is invalid.
 pub fn github(secrets: impl IntoSecrets) -> Result<Template, ConfigError> {
     Template::builder("github")
         .signature("x-hub-signature-256", "sha256={hex}")
@@ -27,15 +28,15 @@ pub fn github(secrets: impl IntoSecrets) -> Result<Template, ConfigError> {
         .build(secrets)
 }
 
-/// GitLab with a secret token: `X-Gitlab-Token` is the secret itself. **Nothing is signed:** whoever sees one request can send
-/// any other. Use [`gitlab_signed`] where your GitLab has signing tokens.
+/// GitLab with a secret token: `X-Gitlab-Token` is the secret itself. **Nothing is signed:** an attacker who sees one
+/// request can send any other. Use [`gitlab_signed`] if your GitLab has signing tokens.
 ///
-/// **Id:** `Idempotency-Key`, not signed, the same on every retry; a delivery of an older GitLab, without it, is not
-/// deduplicated. (`X-Gitlab-Event-UUID` is shared by hooks that trigger each other.) The replay guard is of no use here: a
-/// replayer has the token. **Type:** `X-Gitlab-Event`, not signed. **Reported:** GitLab waits 10 s.
+/// **Id:** `Idempotency-Key`, not signed, the same on every retry. A delivery of an older GitLab, without it, is not
+/// deduplicated. (Hooks that trigger each other share `X-Gitlab-Event-UUID`.) The replay guard is of no use here, since
+/// an attacker who can replay has the token. **Type:** `X-Gitlab-Event`, not signed. **Reported:** GitLab waits 10 s.
 ///
 /// # Errors
-/// When a secret cannot be one.
+/// If a secret is invalid.
 pub fn gitlab(secrets: impl IntoSecrets) -> Result<Template, ConfigError> {
     Template::builder("gitlab")
         .signature("x-gitlab-token", "{token}")
@@ -51,11 +52,11 @@ pub fn gitlab(secrets: impl IntoSecrets) -> Result<Template, ConfigError> {
 
 /// GitLab with a signing token: [`standard_webhooks`](super::standard_webhooks), with GitLab's event types.
 ///
-/// **Id:** `webhook-id`, signed. **Type:** `X-Gitlab-Event`, not signed; the body's `object_kind` is. **Reported:** GitLab waits
-/// 10 s.
+/// **Id:** `webhook-id`, signed. **Type:** `X-Gitlab-Event`, not signed; the body's `object_kind` is. **Reported:**
+/// GitLab waits 10 s.
 ///
 /// # Errors
-/// When a secret is not the base64 of 32 bytes, after an optional `whsec_`.
+/// If a secret is not the base64 of 32 bytes, after an optional `whsec_`.
 pub fn gitlab_signed(secrets: impl IntoSecrets) -> Result<Template, ConfigError> {
     standard::standard_template("gitlab-signed")
         .key(standard::gitlab_key)
@@ -68,13 +69,13 @@ pub fn gitlab_signed(secrets: impl IntoSecrets) -> Result<Template, ConfigError>
 
 /// Bitbucket Cloud: `X-Hub-Signature: sha256={hex}`, HMAC-SHA256 of the body.
 ///
-/// **Id:** `X-Request-UUID`, not signed. **Type:** `X-Event-Key`, not signed. **Replays** under another id pass, unless the replay
-/// guard is on. That goes by the body alone, because the type could be changed too: it refuses a second event of equal bytes, a
-/// request that is sent again by hand, and a retry should Bitbucket give it a new id. **Reported:** Bitbucket tries twice
-/// more.
+/// **Id:** `X-Request-UUID`, not signed. **Type:** `X-Event-Key`, not signed. **Replays** under another id pass, unless
+/// the replay guard is on. The guard compares the body alone, because the type could be changed too: it refuses a
+/// second event of equal bytes, a request that is resent manually, and a retry should Bitbucket give it a new id.
+/// **Reported:** Bitbucket tries twice more.
 ///
 /// # Errors
-/// When a secret cannot be one.
+/// If a secret is invalid.
 pub fn bitbucket(secrets: impl IntoSecrets) -> Result<Template, ConfigError> {
     Template::builder("bitbucket")
         .signature("x-hub-signature", "sha256={hex}")
@@ -86,11 +87,12 @@ pub fn bitbucket(secrets: impl IntoSecrets) -> Result<Template, ConfigError> {
 
 /// Atlassian Jira: `X-Hub-Signature: sha256={hex}`, HMAC-SHA256 of the body.
 ///
-/// **Id:** `X-Atlassian-Webhook-Identifier`, not signed. **Replays** under another id pass, unless the replay guard is on. That
-/// goes by the body alone, and refuses a second event with equal bytes as well. **Reported:** the id is the same on every retry.
+/// **Id:** `X-Atlassian-Webhook-Identifier`, not signed. **Replays** under another id pass, unless the replay guard is
+/// on. The guard compares the body alone, and refuses a second event with equal bytes as well. **Reported:** the id is
+/// the same on every retry.
 ///
 /// # Errors
-/// When a secret cannot be one.
+/// If a secret is invalid.
 pub fn atlassian_jira(secrets: impl IntoSecrets) -> Result<Template, ConfigError> {
     Template::builder("atlassian-jira")
         .signature("x-hub-signature", "sha256={hex}")
@@ -100,14 +102,16 @@ pub fn atlassian_jira(secrets: impl IntoSecrets) -> Result<Template, ConfigError
         .build(secrets)
 }
 
-/// Linear: `Linear-Signature: {hex}`, HMAC-SHA256 of the body, in which `webhookTimestamp` tells the time in milliseconds.
+/// Linear: `Linear-Signature: {hex}`, HMAC-SHA256 of the body, which contains the time in milliseconds as
+/// `webhookTimestamp`.
 ///
-/// **Id:** `Linear-Delivery`, not signed. **Replays** under another id pass for the two minutes of the timestamp, unless the
-/// replay guard is on. That goes by the body alone; every body tells its own time, so it costs nothing. **Timestamps:** one minute,
-/// as in Linear's SDK. **Reported:** the id's header; retries after 1 minute, 1 hour and 6 hours; Linear waits 5 s.
+/// **Id:** `Linear-Delivery`, not signed. **Replays** under another id pass for the two minutes of the timestamp,
+/// unless the replay guard is on. The guard compares the body alone. It never refuses another event, since every body
+/// contains its time. **Timestamps:** one minute, as in Linear's SDK. **Reported:** the id's header; retries after 1
+/// minute, 1 hour and 6 hours; Linear waits 5 s.
 ///
 /// # Errors
-/// When a secret cannot be one.
+/// If a secret is invalid.
 pub fn linear(secrets: impl IntoSecrets) -> Result<Template, ConfigError> {
     Template::builder("linear")
         .signature("linear-signature", "{hex}")
@@ -121,13 +125,13 @@ pub fn linear(secrets: impl IntoSecrets) -> Result<Template, ConfigError> {
         .build(secrets)
 }
 
-/// PagerDuty v3: `X-PagerDuty-Signature: v1={hex},…`, HMAC-SHA256 of the body under the secret's text, which only looks like
-/// base64.
+/// PagerDuty v3: `X-PagerDuty-Signature: v1={hex},…`, HMAC-SHA256 of the body under the secret's text, which looks like
+/// base64 but is not decoded.
 ///
 /// **Id:** JSON `event.id`, signed. **Refusals:** 403, so that PagerDuty does not deliver again.
 ///
 /// # Errors
-/// When a secret cannot be one.
+/// If a secret is invalid.
 pub fn pagerduty(secrets: impl IntoSecrets) -> Result<Template, ConfigError> {
     Template::builder("pagerduty")
         .signature("x-pagerduty-signature", "v1={hex},…")
@@ -141,13 +145,13 @@ pub fn pagerduty(secrets: impl IntoSecrets) -> Result<Template, ConfigError> {
 
 /// Sentry: `Sentry-Hook-Signature: {hex}`, HMAC-SHA256 of the body.
 ///
-/// **Id:** `Request-ID`, not signed, and made anew for every request: it recognises a request that arrives twice, not one that
-/// Sentry sends again. **Type:** `Sentry-Hook-Resource`, not signed. **Replays** under another id pass. The replay guard is not
-/// for Sentry: going by the body alone, because the type could be changed too, it would refuse whatever Sentry sends again, and
-/// an issue that changes back and forth. Sentry waits 1 s only.
+/// **Id:** `Request-ID`, not signed, and generated anew for every request: it recognises a request that arrives twice,
+/// not one that Sentry sends again. **Type:** `Sentry-Hook-Resource`, not signed. **Replays** under another id pass. Do
+/// not use the replay guard with Sentry. It compares the body alone, because the type could be changed too, so it would
+/// refuse every request that Sentry sends again, and an issue that changes back and forth. Sentry waits 1 s only.
 ///
 /// # Errors
-/// When a secret cannot be one.
+/// If a secret is invalid.
 pub fn sentry(secrets: impl IntoSecrets) -> Result<Template, ConfigError> {
     Template::builder("sentry")
         .signature("sentry-hook-signature", "{hex}")

@@ -9,18 +9,18 @@ use crate::scheme::timestamp::TimestampUnit;
 use crate::scheme::{Encoding, Head, Outgoing, Profile, Proof, Scheme, Tolerance, body};
 use crate::secrets::{Algorithm, IntoSecrets, Key, SecretSet, Secrets};
 
-/// Mailgun: `signature` in the JSON body, HMAC-SHA256 in hex of its `timestamp` and `token`. **The rest of the body is not
-/// signed**: whoever captured one delivery could send the same signature with any event, until its token is known here. Serve it
-/// over TLS only.
+/// Mailgun: `signature` in the JSON body, HMAC-SHA256 in hex of its `timestamp` and `token`. **The rest of the body is
+/// not signed**: an attacker who captured one delivery could send the same signature with any event, until the receiver
+/// knows its token. Serve it over TLS only.
 ///
 /// A subaccount's events carry `parent-signature` as well; either may match.
 ///
-/// **Id:** the token, signed and used once, so that a captured one is a duplicate. **Timestamps** may be a day old, because
-/// Mailgun does not say that it signs a retry anew. **Type:** `event-data.event`, not signed. **Reported:** retries over eight
-/// hours.
+/// **Id:** the token, signed and used once, so that a captured one is a duplicate. **Timestamps** may be a day old,
+/// because Mailgun does not say that it signs a retry anew. **Type:** `event-data.event`, not signed. **Reported:**
+/// retries over eight hours.
 ///
 /// # Errors
-/// When a secret cannot be one.
+/// If a secret is invalid.
 pub fn mailgun(secrets: impl IntoSecrets) -> Result<Mailgun, ConfigError> {
     let path = |key| json_path(&format!("signature.{key}"));
     Ok(Mailgun {
@@ -74,10 +74,10 @@ impl Scheme for Mailgun {
             proof.add(Algorithm::HmacSha256, Encoding::Hex, signature.as_bytes());
         }
         let signed_at = TimestampUnit::Seconds.read(timestamp.as_bytes(), self.tolerance, head.now())?;
-        // Nothing separates the two: digits could move from one to the other, and make a known token a new one. A tolerance
-        // sees that, the timestamp being a tenth or ten times of what it was.
+        // There is no separator between the two: digits could move from one to the other, and turn a known token into a
+        // new one. A tolerance rejects that, since the timestamp would be a tenth or ten times of what it was.
         if !self.tolerance.detects_moved_digits() && timestamp.len() != 10 {
-            return Err(Rejection::malformed("the timestamp has not ten digits"));
+            return Err(Rejection::malformed("the timestamp does not have ten digits"));
         }
         Ok(vec![proof.timestamp(signed_at).id(&*token)])
     }

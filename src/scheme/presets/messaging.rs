@@ -13,16 +13,16 @@ use crate::scheme::body::{form_value, json_texts};
 use crate::scheme::{Head, Template};
 use crate::secrets::{IntoSecrets, Key, Secret};
 
-/// Slack: `X-Slack-Signature: v0={hex}`, HMAC-SHA256 of `v0:{timestamp}:{body}`, with `X-Slack-Request-Timestamp`. The
-/// `url_verification` is answered here, if it is signed.
+/// Slack: `X-Slack-Signature: v0={hex}`, HMAC-SHA256 of `v0:{timestamp}:{body}`, with `X-Slack-Request-Timestamp`. This
+/// scheme answers the `url_verification`, if it is signed.
 ///
-/// **Id:** JSON `event_id`, or the `trigger_id` of slash commands and interactions, signed. Interactions without one, such as
-/// `view_closed` and `block_suggestion`, are not deduplicated: two of them may be equal bytes. **Reported:** `trigger_id`; retries
-/// at once, after 1 and after 5 minutes, and with Delayed Events for a day, so a shorter retention is warned about; Slack waits
-/// 3 s.
+/// **Id:** JSON `event_id`, or the `trigger_id` of slash commands and interactions, signed. Interactions without one,
+/// such as `view_closed` and `block_suggestion`, are not deduplicated: two of them may be equal bytes. **Reported:**
+/// `trigger_id`; retries at once, after 1 and after 5 minutes, and with Delayed Events for a day, so a shorter
+/// retention causes a warning; Slack waits 3 s.
 ///
 /// # Errors
-/// When a secret cannot be one.
+/// If a secret is invalid.
 pub fn slack(secrets: impl IntoSecrets) -> Result<Template, ConfigError> {
     let trigger_id =
         IdSource::signed_by(|_, body| form_or_payload_field(body, "trigger_id")).described("form trigger_id");
@@ -52,20 +52,21 @@ fn form_or_payload_field(body: &[u8], name: &str) -> Option<String> {
     field.text().map(Cow::into_owned)
 }
 
-/// Slack's `url_verification`: the challenge comes back as text.
+/// Answers Slack's `url_verification` with the challenge as text.
 fn answer_url_verification(body: &[u8], _: &Key) -> Option<Response<Bytes>> {
     let [kind, challenge] = json_texts(body, ["type", "challenge"])?;
     (kind == "url_verification" && is_word(&challenge)).then(|| text_response(challenge))
 }
 
-/// Meta, with WhatsApp, Instagram and Messenger: `X-Hub-Signature-256: sha256={hex}`, HMAC-SHA256 of the body as it was sent,
-/// under the app secret. The `GET` with `hub.challenge` is answered to whoever knows `verify_token`, others get 403.
+/// Meta, with WhatsApp, Instagram and Messenger: `X-Hub-Signature-256: sha256={hex}`, HMAC-SHA256 of the body as it was
+/// sent, under the app secret. This scheme answers the `GET` with `hub.challenge` if it contains `verify_token`, and
+/// else refuses it with a 403.
 ///
-/// **Id:** the digest of the body: batches have no id, but their entries tell ids and times. **Reported:** retries up to 7 days
-/// for WhatsApp; bodies have up to 3 MB.
+/// **Id:** the digest of the body: batches have no id, but their entries contain ids and times. **Reported:** retries
+/// up to 7 days for WhatsApp; bodies have up to 3 MB.
 ///
 /// # Errors
-/// When a secret cannot be one, or the token is empty.
+/// If a secret is invalid, or the token is empty.
 pub fn meta(secrets: impl IntoSecrets, verify_token: impl Into<String>) -> Result<Template, ConfigError> {
     let verify_token = Secret::new(verify_token)?;
     Template::builder("meta")
@@ -78,7 +79,7 @@ pub fn meta(secrets: impl IntoSecrets, verify_token: impl Into<String>) -> Resul
         .build(secrets)
 }
 
-/// Meta's `GET ?hub.mode=subscribe&hub.verify_token=…&hub.challenge=…`, answered to whoever knows the token.
+/// Answers Meta's `GET ?hub.mode=subscribe&hub.verify_token=…&hub.challenge=…`, if the token is right.
 fn answer_hub_challenge(head: &Head<'_>, verify_token: &str) -> Option<Result<Response<Bytes>, Rejection>> {
     let query = query_of_get(head)?;
     if form_value(query, "hub.mode")? != "subscribe" {

@@ -1,7 +1,7 @@
-//! Providers, in a few lines each: which header, how it reads, what is signed, where the id is.
+//! Providers, in a few lines each: the header, its format, the signed text, the source of the id.
 //!
-//! Facts are as of November 2026, from the providers' documentation or SDKs. What only others tell of a provider stands behind
-//! **Reported:** at the end of its docs. What nobody tells is not set.
+//! Facts are as of November 2026, from the providers' documentation or SDKs. Facts from third parties come after
+//! **Reported:** at the end of a provider's docs. Unknown facts are not set.
 
 mod adyen;
 mod commerce;

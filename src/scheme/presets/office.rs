@@ -13,11 +13,11 @@ use crate::secrets::{Algorithm, IntoSecrets, Key};
 
 /// Calendly: `Calendly-Webhook-Signature: t={timestamp},v1={hex}`, HMAC-SHA256 of `{timestamp}.{body}`.
 ///
-/// **Id:** the digest of the body, which tells when the event was created. **Timestamps:** three minutes. **Retries:** over a day;
-/// Calendly waits 15 s.
+/// **Id:** the digest of the body, which contains the time of the event's creation. **Timestamps:** three minutes.
+/// **Retries:** over a day; Calendly waits 15 s.
 ///
 /// # Errors
-/// When a secret cannot be one.
+/// If a secret is invalid.
 pub fn calendly(secrets: impl IntoSecrets) -> Result<Template, ConfigError> {
     timestamped_list("calendly", "calendly-webhook-signature")
         .own_headers(["calendly-*"])
@@ -29,13 +29,14 @@ pub fn calendly(secrets: impl IntoSecrets) -> Result<Template, ConfigError> {
         .build(secrets)
 }
 
-/// Typeform: `Typeform-Signature: sha256={base64}`, HMAC-SHA256 of the body: base64, whatever the prefix suggests.
+/// Typeform: `Typeform-Signature: sha256={base64}`, HMAC-SHA256 of the body. The encoding is base64, though the prefix
+/// suggests hex.
 ///
 /// **Id:** JSON `event_id`, signed. **Reported:** retries after 5, 10 and 20 minutes, and after 1, 2, 3 and 4
 /// hours; Typeform waits 30 s.
 ///
 /// # Errors
-/// When a secret cannot be one.
+/// If a secret is invalid.
 pub fn typeform(secrets: impl IntoSecrets) -> Result<Template, ConfigError> {
     Template::builder("typeform")
         .signature("typeform-signature", "sha256={base64}")
@@ -47,15 +48,16 @@ pub fn typeform(secrets: impl IntoSecrets) -> Result<Template, ConfigError> {
         .build(secrets)
 }
 
-/// Zoom: `x-zm-signature: v0={hex}`, HMAC-SHA256 of `v0:{timestamp}:{body}`, with `x-zm-request-timestamp`. The
-/// `endpoint.url_validation` is answered here, if it is signed and its token is one plain word.
+/// Zoom: `x-zm-signature: v0={hex}`, HMAC-SHA256 of `v0:{timestamp}:{body}`, with `x-zm-request-timestamp`. This scheme
+/// answers the `endpoint.url_validation`, if it is signed and its token is one plain word.
 ///
-/// **Id:** the digest of the body, which has `event_ts` in it. **Retries:** after 5, 20 and 60 minutes; Zoom waits 3 s. Zoom does
-/// not say that it signs a retry anew. One that it did not is refused, being older than the five minutes of the tolerance; if you
-/// see such, widen it: `zoom(secret)?.tolerance(Duration::from_secs(2 * 3600))`.
+/// **Id:** the digest of the body, which contains `event_ts`. **Retries:** after 5, 20 and 60 minutes; Zoom waits 3 s.
+/// Zoom does not say that it signs a retry anew. A retry with the old signature is refused, since it is older than the
+/// five minutes of the tolerance. If you see such retries, widen the tolerance:
+/// `zoom(secret)?.tolerance(Duration::from_secs(2 * 3600))`.
 ///
 /// # Errors
-/// When a secret cannot be one.
+/// If a secret is invalid.
 pub fn zoom(secrets: impl IntoSecrets) -> Result<Template, ConfigError> {
     Template::builder("zoom")
         .signature("x-zm-signature", "v0={hex}")
@@ -70,7 +72,7 @@ pub fn zoom(secrets: impl IntoSecrets) -> Result<Template, ConfigError> {
         .build(secrets)
 }
 
-/// Zoom's `endpoint.url_validation`: the token comes back with its MAC.
+/// Answers Zoom's `endpoint.url_validation` with the token and its MAC.
 fn answer_url_validation(body: &[u8], key: &Key) -> Option<Response<Bytes>> {
     let [event, token] = json_texts(body, ["event", "payload.plainToken"])?;
     let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_');
@@ -81,14 +83,14 @@ fn answer_url_validation(body: &[u8], key: &Key) -> Option<Response<Bytes>> {
     Some(json_response(format!(r#"{{"plainToken":"{token}","encryptedToken":"{encrypted}"}}"#)))
 }
 
-/// HubSpot v3: `X-HubSpot-Signature-v3: {base64}`, HMAC-SHA256 of `{method}{url}{body}{timestamp}`, with the milliseconds of
-/// `X-HubSpot-Request-Timestamp`. `url` is the endpoint's as HubSpot has it.
+/// HubSpot v3: `X-HubSpot-Signature-v3: {base64}`, HMAC-SHA256 of `{method}{url}{body}{timestamp}`, with the
+/// milliseconds of `X-HubSpot-Request-Timestamp`. `url` is the endpoint's URL as configured at HubSpot.
 ///
-/// **Id:** the digest of the body. A body is a batch, and its events count their attempts, so a retry is another body and runs
-/// again: apply each event so that a second time does nothing. **Reported:** 10 retries over 24 hours; HubSpot waits 5 s.
+/// **Id:** the digest of the body. A body is a batch, and its events count their attempts, so a retry is another body
+/// and runs again: apply each event idempotently. **Reported:** 10 retries over 24 hours; HubSpot waits 5 s.
 ///
 /// # Errors
-/// When a secret cannot be one, or the URL is none.
+/// If a secret or the URL is invalid.
 pub fn hubspot(secrets: impl IntoSecrets, url: &str) -> Result<Template, ConfigError> {
     hubspot_template("hubspot")
         .signature("x-hubspot-signature-v3", "{base64}")
@@ -101,10 +103,10 @@ pub fn hubspot(secrets: impl IntoSecrets, url: &str) -> Result<Template, ConfigE
 }
 
 /// HubSpot v2: `X-HubSpot-Signature: {hex}`, SHA-256 of the secret and `{method}{url}{body}`, which is no HMAC. Prefer
-/// [`hubspot`]: HubSpot sends its signature along, and only that one has a timestamp.
+/// [`hubspot`]: HubSpot sends the v3 signature along, and only that one has a timestamp.
 ///
 /// # Errors
-/// When a secret cannot be one, or the URL is none.
+/// If a secret or the URL is invalid.
 pub fn hubspot_v2(secrets: impl IntoSecrets, url: &str) -> Result<Template, ConfigError> {
     hubspot_template("hubspot-v2")
         .signature("x-hubspot-signature", "{hex}")
@@ -117,7 +119,7 @@ pub fn hubspot_v2(secrets: impl IntoSecrets, url: &str) -> Result<Template, Conf
 /// HubSpot v1: `X-HubSpot-Signature: {hex}`, SHA-256 of the secret and the body, which is no HMAC. Prefer [`hubspot`].
 ///
 /// # Errors
-/// When a secret cannot be one.
+/// If a secret is invalid.
 pub fn hubspot_v1(secrets: impl IntoSecrets) -> Result<Template, ConfigError> {
     hubspot_template("hubspot-v1")
         .signature("x-hubspot-signature", "{hex}")
@@ -125,7 +127,7 @@ pub fn hubspot_v1(secrets: impl IntoSecrets) -> Result<Template, ConfigError> {
         .build(secrets)
 }
 
-/// What the versions have in common.
+/// The parts that all versions share.
 fn hubspot_template(name: &'static str) -> TemplateBuilder {
     Template::builder(name)
         .json_body()
@@ -136,14 +138,14 @@ fn hubspot_template(name: &'static str) -> TemplateBuilder {
         .retry_window(DAY)
 }
 
-/// Xero: `x-xero-signature: {base64}`, HMAC-SHA256 of the body under the webhook key's text. The intent to receive is answered
-/// here: 200 when it is signed rightly, 401 and no body when not.
+/// Xero: `x-xero-signature: {base64}`, HMAC-SHA256 of the body under the webhook key's text. This scheme answers the
+/// intent to receive: 200 if its signature is right, 401 without a body if not.
 ///
-/// **Id:** the digest of the body, which has `entropy` in it; should that change with a retry, the retry runs again. **Retries:**
-/// over 24 hours; Xero waits 5 s.
+/// **Id:** the digest of the body, which contains `entropy`. If that changes with a retry, the retry runs again.
+/// **Retries:** over 24 hours; Xero waits 5 s.
 ///
 /// # Errors
-/// When a secret cannot be one.
+/// If a secret is invalid.
 pub fn xero(secrets: impl IntoSecrets) -> Result<Template, ConfigError> {
     Template::builder("xero")
         .signature("x-xero-signature", "{base64}")
@@ -156,7 +158,7 @@ pub fn xero(secrets: impl IntoSecrets) -> Result<Template, ConfigError> {
         .build(secrets)
 }
 
-/// Xero's intent to receive: no events, rightly signed.
+/// Answers Xero's intent to receive: a signed delivery without events.
 fn answer_intent_to_receive(body: &[u8], _: &Key) -> Option<Response<Bytes>> {
     let [events] = json_body::read(body, [&JsonPath::key("events")]).ok()?;
     let Field::Other(events) = events else { return None };
@@ -164,15 +166,15 @@ fn answer_intent_to_receive(body: &[u8], _: &Key) -> Option<Response<Bytes>> {
     none.then(|| empty_response(StatusCode::OK))
 }
 
-/// Dropbox: `X-Dropbox-Signature: {hex}`, HMAC-SHA256 of the body under the app secret. The `GET` with `challenge` is answered
-/// here.
+/// Dropbox: `X-Dropbox-Signature: {hex}`, HMAC-SHA256 of the body under the app secret. This scheme answers the `GET`
+/// with `challenge`.
 ///
-/// **Nothing is deduplicated:** a notification only names the accounts that changed, so two of them are equal bytes. Every
-/// delivery runs, retries too; they say where to look, and looking twice does no harm. **Replays** pass: nothing in a capture
-/// grows old, and the replay guard never sees what has no id.
+/// **Nothing is deduplicated:** a notification only names the accounts that changed, so two of them are equal bytes.
+/// Every delivery runs, including retries. A notification says where to look, and looking twice does no harm.
+/// **Replays** pass: a captured delivery never expires, and the replay guard does not see events without an id.
 ///
 /// # Errors
-/// When a secret cannot be one.
+/// If a secret is invalid.
 pub fn dropbox(secrets: impl IntoSecrets) -> Result<Template, ConfigError> {
     Template::builder("dropbox")
         .signature("x-dropbox-signature", "{hex}")
@@ -183,7 +185,7 @@ pub fn dropbox(secrets: impl IntoSecrets) -> Result<Template, ConfigError> {
         .build(secrets)
 }
 
-/// Dropbox's `GET ?challenge=…`.
+/// Answers Dropbox's `GET ?challenge=…`.
 fn answer_challenge(head: &Head<'_>) -> Option<Result<Response<Bytes>, Rejection>> {
     let challenge = form_value(query_of_get(head)?, "challenge").filter(|challenge| is_word(challenge))?;
     Some(Ok(text_response(challenge.into_owned())))

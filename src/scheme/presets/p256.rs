@@ -21,20 +21,21 @@ const VERIFICATION: HeaderName = HeaderName::from_static("plaid-verification");
 
 /// Plaid: `Plaid-Verification`, a JWT signed with ES256, whose `request_body_sha256` covers the body.
 ///
-/// Plaid signs with keys that change, and names the one it used: give it [`plaid_keys`], which asks you for a key by its name.
-/// A key is the JWK that `/webhook_verification_key/get` answers with. A private key (PKCS #8, base64) also signs, for tests.
+/// Plaid signs with keys that change, and names the one it used. Pass [`plaid_keys`], which looks up a key by its name.
+/// A key is the JWK that `/webhook_verification_key/get` returns. A private key (PKCS #8, base64) also signs, for
+/// tests.
 ///
-/// **Id:** the digest of the JWT, signed: what Plaid sends has no id, and two notifications may be equal bytes. A captured
-/// delivery is a duplicate; a retry that Plaid signs anew runs again. **Timestamps:** five minutes. **Reported:** retries over 24
-/// hours; Plaid waits 10 s.
+/// **Id:** the digest of the JWT, signed. Plaid's bodies have no id, and two notifications may be equal bytes. A
+/// captured delivery is a duplicate; a retry that Plaid signs anew runs again. **Timestamps:** five minutes.
+/// **Reported:** retries over 24 hours; Plaid waits 10 s.
 ///
 /// # Errors
-/// When a secret is not such a key.
+/// If a secret is not such a key.
 pub fn plaid(secrets: impl IntoSecrets) -> Result<Plaid, ConfigError> {
     let secrets = Secrets::new(secrets, |text| {
         let bytes = match text.starts_with('{') {
             true => {
-                jwk_public_key(text).ok_or_else(|| ConfigError::secret("this is no JWK of a key for ES256"))?.into()
+                jwk_public_key(text).ok_or_else(|| ConfigError::secret("this is not the JWK of an ES256 key"))?.into()
             }
             false => Encoding::Base64.secret(text)?,
         };
@@ -43,8 +44,8 @@ pub fn plaid(secrets: impl IntoSecrets) -> Result<Plaid, ConfigError> {
     Ok(Plaid { secrets, tolerance: Tolerance::Within(5 * MINUTE) })
 }
 
-/// Plaid's keys, found by the name that a delivery gives. The answers are cached for ten minutes; `None` is a key that Plaid does
-/// not know, or that has expired.
+/// Plaid's keys, looked up by the name in the delivery. Results are cached for ten minutes. Return `None` for a key
+/// that Plaid does not know, or that has expired.
 ///
 /// ```
 /// use tower_webhook::scheme::{plaid, plaid_keys};
@@ -85,7 +86,7 @@ impl Plaid {
         self
     }
 
-    /// When the JWT was made, and the digest of the body that it was made for.
+    /// The time at which the JWT was issued, and the digest of the body that it was issued for.
     fn claims<'a>(&self, jwt: &'a Jwt<'_>, now: SystemTime) -> Result<(SystemTime, Cow<'a, str>), Rejection> {
         match fields(&jwt.claims, ["iat", "request_body_sha256"]) {
             Some([Field::Other(issued_at), Field::Text(digest)]) => {
@@ -106,7 +107,7 @@ impl Scheme for Plaid {
     }
 
     fn read(&self, head: &Head<'_>) -> Result<Proof, Rejection> {
-        // Before a key is looked up for it.
+        // Checked before a key is looked up.
         self.claims(&Jwt::of(head)?, head.now())?;
         Ok(Proof::in_body())
     }
@@ -114,7 +115,7 @@ impl Scheme for Plaid {
     fn read_body(&self, head: &Head<'_>, body: &[u8]) -> Result<Vec<Proof>, Rejection> {
         let jwt = Jwt::of(head)?;
         let (signed_at, digest) = self.claims(&jwt, head.now())?;
-        // No secret is in it: whoever sees the body can compute it.
+        // The digest contains no secret: anyone who sees the body can compute it.
         if *digest != hex::encode(Sha256::digest(body)) {
             return Err(RejectionKind::SignatureMismatch.into());
         }
@@ -153,9 +154,9 @@ impl Scheme for Plaid {
     }
 }
 
-/// The three parts of a JWT, decoded, none of it verified.
+/// The three parts of a JWT, decoded and not verified.
 struct Jwt<'a> {
-    /// What the signature is over: the first two parts as they were sent.
+    /// The signed bytes: the first two parts as they were sent.
     signed: &'a [u8],
     header: Vec<u8>,
     claims: Vec<u8>,
@@ -163,7 +164,7 @@ struct Jwt<'a> {
 }
 
 impl<'a> Jwt<'a> {
-    /// The one that the head carries, if it is one, and says that it is signed with ES256.
+    /// Parses the JWT in the head, which must be signed with ES256.
     fn of(head: &Head<'a>) -> Result<Self, Rejection> {
         let jwt = Self::parse(head.proof_header(VERIFICATION)?).ok_or(MALFORMED)?;
         let [algorithm] = fields(&jwt.header, ["alg"]).ok_or(MALFORMED)?;
@@ -181,7 +182,7 @@ impl<'a> Jwt<'a> {
             signed: &text[..second],
             header: decode(&text[..first])?,
             claims: decode(&text[first + 1..second])?,
-            // Two numbers of 32 bytes: in a JWT, one signature has one spelling, and DER is not it.
+            // Two numbers of 32 bytes: a signature in a JWT has one spelling, and DER is not accepted.
             signature: decode(&text[second + 1..])?.try_into().ok()?,
         })
     }
@@ -210,17 +211,17 @@ impl fmt::Debug for Plaid {
     }
 }
 
-const MALFORMED: Rejection = Rejection::malformed("plaid-verification is no JWT that plaid sends");
+const MALFORMED: Rejection = Rejection::malformed("plaid-verification is not a JWT as plaid sends it");
 
 /// SendGrid: `X-Twilio-Email-Event-Webhook-Signature: {base64}`, ECDSA over P-256 of `{timestamp}{body}`, with
-/// `X-Twilio-Email-Event-Webhook-Timestamp`. The secret is the public key as SendGrid shows it, base64 of DER. A private key
-/// (PKCS #8, base64) also signs, for tests.
+/// `X-Twilio-Email-Event-Webhook-Timestamp`. The secret is the public key as SendGrid shows it, base64 of DER. A
+/// private key (PKCS #8, base64) also signs, for tests.
 ///
-/// **Id:** the digest of the body, a batch whose events all have a `sg_event_id`. **Timestamps** may be two days old, because
-/// SendGrid does not say that it signs a retry anew. **Reported:** retries over a day.
+/// **Id:** the digest of the body, a batch whose events all have a `sg_event_id`. **Timestamps** may be two days old,
+/// because SendGrid does not say that it signs a retry anew. **Reported:** retries over a day.
 ///
 /// # Errors
-/// When a secret is not such a key.
+/// If a secret is not such a key.
 pub fn sendgrid(secrets: impl IntoSecrets) -> Result<Template, ConfigError> {
     Template::builder("sendgrid")
         .signature("x-twilio-email-event-webhook-signature", "{base64}")

@@ -9,13 +9,13 @@ use crate::scheme::body::json_texts;
 use crate::scheme::{Head, Template};
 use crate::secrets::{Algorithm, IntoSecrets, Key};
 
-/// Intercom: `X-Hub-Signature: sha1={hex}`, HMAC-SHA1 of the body under the client secret. The `ping` topic and the `HEAD` that
-/// looks for the endpoint are answered here.
+/// Intercom: `X-Hub-Signature: sha1={hex}`, HMAC-SHA1 of the body under the client secret. This scheme answers the
+/// `ping` topic, and the `HEAD` request by which Intercom checks the endpoint.
 ///
 /// **Id:** JSON `id`, signed. **Reported:** that `HEAD`, and the `ping`.
 ///
 /// # Errors
-/// When a secret cannot be one.
+/// If a secret is invalid.
 pub fn intercom(secrets: impl IntoSecrets) -> Result<Template, ConfigError> {
     Template::builder("intercom")
         .signature("x-hub-signature", "sha1={hex}")
@@ -26,13 +26,13 @@ pub fn intercom(secrets: impl IntoSecrets) -> Result<Template, ConfigError> {
         .build(secrets)
 }
 
-/// Intercom's `ping` topic.
+/// Answers Intercom's `ping` topic.
 fn answer_ping(body: &[u8], _: &Key) -> Option<Response<Bytes>> {
     let [topic] = json_texts(body, ["topic"])?;
     (topic == "ping").then(|| empty_response(StatusCode::OK))
 }
 
-/// Intercom's look whether the URL answers at all.
+/// Answers the `HEAD` request by which Intercom checks that the URL responds.
 fn answer_head_request(head: &Head<'_>) -> Option<Result<Response<Bytes>, Rejection>> {
     (head.method() == Method::HEAD).then(|| Ok(empty_response(StatusCode::OK)))
 }
@@ -42,7 +42,7 @@ fn answer_head_request(head: &Head<'_>) -> Option<Result<Response<Bytes>, Reject
 /// **Id:** JSON `id`, signed.
 ///
 /// # Errors
-/// When a secret cannot be one.
+/// If a secret is invalid.
 pub fn vercel(secrets: impl IntoSecrets) -> Result<Template, ConfigError> {
     Template::builder("vercel").signature("x-vercel-signature", "{hex}").algorithm(Algorithm::HmacSha1).build(secrets)
 }

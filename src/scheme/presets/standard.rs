@@ -5,39 +5,40 @@ use crate::error::ConfigError;
 use crate::scheme::{Encoding, Template, TemplateBuilder};
 use crate::secrets::{Algorithm, IntoSecrets, Key};
 
-/// The default scheme: `webhook-signature: t=<unix seconds>,v1=<hex>[,v1=<hex> …]`, HMAC-SHA256 of `t`, a dot and the body, under
-/// the secret's text.
+/// The default scheme: `webhook-signature: t=<unix seconds>,v1=<hex>[,v1=<hex> …]`, HMAC-SHA256 of `t`, a dot and the
+/// body, under the secret's text.
 ///
-/// Any `v1` may match any active secret, and signatures of other versions are passed over; everything else that is not of this
-/// form is refused. [`Template::header`] takes it from another header.
+/// Any `v1` may match any active secret, and signatures of other versions are skipped. A header that is malformed in
+/// any other way is refused. [`Template::header`] takes the signature from another header.
 ///
 /// **Id:** the top-level `id` of the JSON body, signed.
 ///
 /// # Errors
-/// When a secret cannot be one, or there are none, or more than eight.
+/// If a secret is invalid, or if there are none, or more than eight.
 pub fn timestamped(secrets: impl IntoSecrets) -> Result<Template, ConfigError> {
     timestamped_list("timestamped", "webhook-signature").build(secrets)
 }
 
-/// Standard Webhooks: `webhook-signature: v1,{base64} …`, HMAC-SHA256 of `{id}.{timestamp}.{body}`, with `webhook-id` and
-/// `webhook-timestamp`.
+/// Standard Webhooks: `webhook-signature: v1,{base64} …`, HMAC-SHA256 of `{id}.{timestamp}.{body}`, with `webhook-id`
+/// and `webhook-timestamp`.
 ///
-/// Secrets are base64 after an optional `whsec_`. A public key, `whpk_…`, verifies the asymmetric `v1a` signatures instead and
-/// needs the feature `ed25519`; both kinds may be given, and any may match. A private one, `whsk_…`, also signs, for tests. The
-/// specification asks for secrets of 24 to 64 bytes; a sender that gives others is taken at its word.
+/// Secrets are base64 after an optional `whsec_`. A public key, `whpk_…`, verifies the asymmetric `v1a` signatures
+/// instead and needs the feature `ed25519`. Both kinds may be given, and any may match. A private key, `whsk_…`, also
+/// signs, for tests. The specification asks for secrets of 24 to 64 bytes; other lengths are accepted.
 ///
-/// **Id:** `webhook-id`, signed. One in which a dot is followed by a number like a timestamp is refused: what is signed could
-/// then be split in two ways. **Retries:** each sender has its own; the schedule that the specification suggests goes on for 76
-/// hours, and a shorter retention is warned about. GitLab, OpenAI, Svix and others have presets of their own.
+/// **Id:** `webhook-id`, signed. An id in which a dot is followed by a number like a timestamp is refused: the signed
+/// text could then be split in two ways. **Retries:** each sender has its own. The schedule that the specification
+/// suggests goes on for 76 hours, and a shorter retention causes a warning. GitLab, OpenAI, Svix and others have
+/// presets of their own.
 ///
 /// # Errors
-/// When a secret is not base64.
+/// If a secret is not base64.
 pub fn standard_webhooks(secrets: impl IntoSecrets) -> Result<Template, ConfigError> {
     standard_template("standard-webhooks").retry_window(76 * HOUR).build(secrets)
 }
 
-/// Svix, and every sender that uses it: Standard Webhooks with `svix-id`, `svix-timestamp` and `svix-signature`, or with
-/// `webhook-…` where a sender puts its own name first. Deliveries with both are judged by the first.
+/// Svix, and every sender that uses it: Standard Webhooks with `svix-id`, `svix-timestamp` and `svix-signature`, or
+/// with the unbranded `webhook-…` that some senders use. A delivery with both is verified by the first.
 ///
 /// **Id:** `svix-id`, signed. **Retries:** 8 attempts over 28 hours; Svix waits 15 s.
 ///
@@ -63,13 +64,13 @@ pub fn resend(secrets: impl IntoSecrets) -> Result<Template, ConfigError> {
     svix_template("resend").build(secrets)
 }
 
-/// OpenAI: [`standard_webhooks`], but a secret without `whsec_` is the key as it is, and not base64.
+/// OpenAI: [`standard_webhooks`], except that a secret without `whsec_` is the key itself, and not base64.
 ///
-/// A signature without its `v1,` is refused, though OpenAI's SDKs take it. **Id:** `webhook-id`, signed. **Reported:** retries
-/// up to 72 hours.
+/// A signature without its `v1,` is refused, though OpenAI's SDKs accept it. **Id:** `webhook-id`, signed.
+/// **Reported:** retries up to 72 hours.
 ///
 /// # Errors
-/// When what follows `whsec_` is not base64.
+/// If the text after `whsec_` is not base64.
 pub fn openai(secrets: impl IntoSecrets) -> Result<Template, ConfigError> {
     let is_marked = |text: &str| ["whsec_", "whpk_", "whsk_"].iter().any(|prefix| text.starts_with(prefix));
     let key = move |text: &str| match is_marked(text) {
@@ -102,7 +103,7 @@ fn svix_template(name: &'static str) -> TemplateBuilder {
         .retry_window(27 * HOUR + 36 * MINUTE)
 }
 
-/// What does not depend on the headers' names.
+/// The parts that do not depend on the headers' names.
 fn with_common_parts(builder: TemplateBuilder) -> TemplateBuilder {
     builder.or_version("v1a", Algorithm::Ed25519).signed("{id}.{timestamp}.{body}").key(standard_key)
 }
@@ -114,7 +115,7 @@ fn standard_key(text: &str) -> Result<Key, ConfigError> {
     Key::new(if asymmetric.is_some() { Algorithm::Ed25519 } else { Algorithm::HmacSha256 }, &bytes)
 }
 
-/// A signing token of GitLab, of which none is longer or shorter: one that is was not copied whole.
+/// Decodes a signing token of GitLab. All of them have 32 bytes: a token of another length was not copied whole.
 pub(super) fn gitlab_key(text: &str) -> Result<Key, ConfigError> {
     let bytes = decoded(text.strip_prefix("whsec_").unwrap_or(text))?;
     if bytes.len() != 32 {

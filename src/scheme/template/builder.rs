@@ -17,7 +17,7 @@ use crate::scheme::{Encoding, Head, HeaderPattern, Profile, Tolerance};
 use crate::secrets::{Algorithm, IntoSecrets, Key, Secrets};
 
 impl Template {
-    /// Describes a scheme. It signs the body with HMAC-SHA256 under the secret's text, unless told otherwise.
+    /// Describes a scheme. It signs the body with HMAC-SHA256 under the secret's text, unless configured otherwise.
     pub fn builder(name: impl Into<Cow<'static, str>>) -> TemplateBuilder {
         TemplateBuilder::new(name.into())
     }
@@ -25,7 +25,7 @@ impl Template {
 
 type MakeKey = dyn Fn(&str) -> Result<Key, ConfigError> + Send + Sync;
 
-/// Describes a [`Template`](super::Template). Nothing is checked before [`build`](TemplateBuilder::build).
+/// Builds a [`Template`](super::Template). Nothing is validated before [`build`](TemplateBuilder::build).
 #[must_use]
 pub struct TemplateBuilder {
     name: Cow<'static, str>,
@@ -83,26 +83,27 @@ impl TemplateBuilder {
         }
     }
 
-    /// The header that carries the signature, and how it reads.
+    /// Sets the header that carries the signature, and its format.
     ///
-    /// `sha256={hex}` and `{base64}` are one signature with and without a prefix, `{token}` is a token; `v1={hex},…` is a list of
-    /// them, of which any may match; `t={timestamp},v1={hex}` is a list with the timestamp in it. A list's separators are the
-    /// ones written, its elements may come in any order, and those of other versions are passed over.
+    /// `sha256={hex}` and `{base64}` are one signature with and without a prefix, and `{token}` is a token.
+    /// `v1={hex},…` is a list of signatures, of which any may match. `t={timestamp},v1={hex}` is a list that contains
+    /// the timestamp. A list's separators are the ones written, its elements may come in any order, and those of other
+    /// versions are skipped.
     pub fn signature(mut self, header: &str, form: &str) -> Self {
         form.clone_into(&mut self.form);
         self.header_sets.clear();
         self.or_signature(header)
     }
 
-    /// Another header that the same sender may use for the signature; the first one that is there counts. What
-    /// [`timestamp`](Self::timestamp) and [`id`](Self::id) say after this is for deliveries with this header.
+    /// Adds another header that the same sender may use for the signature. The first one that is present counts.
+    /// [`timestamp`](Self::timestamp) and [`id`](Self::id) after this call apply to deliveries with this header.
     pub fn or_signature(mut self, header: &str) -> Self {
         let names = HeaderSetNames { signature: header.to_owned(), timestamp: None, id: None };
         self.header_sets.push(names);
         self
     }
 
-    /// The header that carries the timestamp, in unix seconds.
+    /// Sets the header that carries the timestamp, in unix seconds.
     pub fn timestamp(mut self, header: &str) -> Self {
         match self.header_sets.last_mut() {
             Some(names) => names.timestamp = Some(header.to_owned()),
@@ -111,26 +112,26 @@ impl TemplateBuilder {
         self
     }
 
-    /// Timestamps are in unix milliseconds.
+    /// Reads timestamps as unix milliseconds.
     pub fn in_millis(mut self) -> Self {
         self.unit = TimestampUnit::Millis;
         self
     }
 
-    /// The field of a JSON body that is the timestamp. It is checked once the body is here.
+    /// Sets the field of a JSON body that is the timestamp. It is checked once the body has arrived.
     pub fn body_timestamp(mut self, path: &str) -> Self {
         self.body_timestamp = Some(path.to_owned());
         self
     }
 
-    /// Refuses bodies that are not JSON, empty ones excepted: for a scheme that puts nothing between the body and what is signed
-    /// beside it, so that a part of one cannot be passed off as a part of the other.
+    /// Refuses bodies that are not JSON, except empty ones. This is for a scheme that signs the body next to other
+    /// content without a separator, so that no part of one can be passed off as a part of the other.
     pub fn json_body(mut self) -> Self {
         self.json_body = true;
         self
     }
 
-    /// The header that carries the event's id, for a scheme that signs it.
+    /// Sets the header that carries the event's id, for a scheme that signs it.
     pub fn id(mut self, header: &str) -> Self {
         match self.header_sets.last_mut() {
             Some(names) => names.id = Some(header.to_owned()),
@@ -139,93 +140,93 @@ impl TemplateBuilder {
         self
     }
 
-    /// What is signed: literals, `{timestamp}`, `{id}`, `{url}`, `{method}` and `{body}`, which is the default.
+    /// Sets the signed text: literals, `{timestamp}`, `{id}`, `{url}`, `{method}` and `{body}`, which is the default.
     pub fn signed(mut self, text: &str) -> Self {
         text.clone_into(&mut self.signed);
         self
     }
 
-    /// The endpoint's URL as the sender knows it, for a scheme that signs it. Without a path, the path and the query are
-    /// those of the request; with a path, the query is; with a query, it is taken as it is.
+    /// Sets the endpoint's URL as the sender knows it, for a scheme that signs it. A URL without a path takes the path
+    /// and the query from the request. A URL with a path takes the query. A URL with a query is used as it is.
     pub fn url(mut self, url: &str) -> Self {
         self.url = Some(url.to_owned());
         self
     }
 
-    /// Characters whose escapes in the URL the sender undoes before it signs.
+    /// Sets characters whose escapes in the URL the sender decodes before it signs.
     pub fn url_unescaped(mut self, characters: &'static str) -> Self {
         self.unescaped = characters;
         self
     }
 
-    /// What signatures are computed with (default HMAC-SHA256).
+    /// Sets the algorithm of the signatures (default HMAC-SHA256).
     pub fn algorithm(mut self, algorithm: Algorithm) -> Self {
         self.algorithm = algorithm;
         self
     }
 
-    /// Another version that may stand in the same list, computed with another algorithm.
+    /// Accepts another version in the same list, computed with another algorithm.
     pub fn or_version(mut self, version: &str, algorithm: Algorithm) -> Self {
         self.other_versions.push((version.to_owned(), algorithm));
         self
     }
 
-    /// How the secret's text spells the key (default: it is the key).
+    /// Sets the encoding of the key in the secret's text (default: the text is the key).
     pub fn secret_encoding(mut self, encoding: Encoding) -> Self {
         self.secret_encoding = encoding;
         self
     }
 
-    /// Makes the key of the secret's text, where more than an encoding is needed.
+    /// Sets how a key is made from the secret's text, if it takes more than an encoding.
     pub fn key(mut self, key: impl Fn(&str) -> Result<Key, ConfigError> + Send + Sync + 'static) -> Self {
         self.key = Some(Arc::new(key));
         self
     }
 
-    /// How far timestamps may be from now (default 300 s both ways).
+    /// Sets how far timestamps may be from now (default 300 s in both directions).
     pub fn tolerance(mut self, tolerance: impl Into<Tolerance>) -> Self {
         self.tolerance = tolerance.into();
         self
     }
 
-    /// Where the event's id is (default: the signed id, else the top-level `id`).
+    /// Sets where the event's id is (default: the signed id, else the top-level `id`).
     pub fn id_source(mut self, source: IdSource) -> Self {
         self.id_source = Some(source);
         self
     }
 
-    /// Where the event's type is (default: the top-level `type`).
+    /// Sets where the event's type is (default: the top-level `type`).
     pub fn type_source(mut self, source: TypeSource) -> Self {
         self.profile.event_type = source;
         self
     }
 
-    /// The sender's own headers, by name (`x-event-key`) or by how they begin (`x-acme-*`): an inbox keeps them for the handlers,
-    /// without signatures and tokens. It keeps those of the timestamp, the id and the type anyway.
+    /// Sets the sender's own headers, by name (`x-event-key`) or by prefix (`x-acme-*`). An inbox keeps them for the
+    /// handlers, without signatures and tokens. It keeps those of the timestamp, the id and the type anyway.
     pub fn own_headers<'a>(mut self, headers: impl IntoIterator<Item = &'a str>) -> Self {
         self.own_headers.extend(headers.into_iter().map(str::to_owned));
         self
     }
 
-    /// How long the sender waits for an answer.
+    /// Sets how long the sender waits for a response.
     pub fn sender_timeout(mut self, timeout: Duration) -> Self {
         self.profile.sender_timeout = Some(timeout);
         self
     }
 
-    /// How long the sender goes on retrying.
+    /// Sets how long the sender keeps retrying.
     pub fn retry_window(mut self, window: Duration) -> Self {
         self.profile.retry_window = Some(window);
         self
     }
 
-    /// The largest body that the sender sends, where that is more than 1 MiB.
+    /// Sets the largest body that the sender sends, if it is more than 1 MiB.
     pub fn body_limit(mut self, bytes: usize) -> Self {
         self.profile.body_limit = Some(bytes);
         self
     }
 
-    /// The status of a refusal that this sender wants instead of 401.
+    /// Sets the status of a refusal, if this sender expects another than 401.
     pub fn refusal_status(mut self, status: StatusCode) -> Self {
         self.profile = self.profile.refusal_status(status);
         self
@@ -240,7 +241,7 @@ impl TemplateBuilder {
         self
     }
 
-    /// Answers signed deliveries that are no events, as in [`Scheme::handshake`](crate::scheme::Scheme::handshake).
+    /// Answers signed deliveries that are not events, as in [`Scheme::handshake`](crate::scheme::Scheme::handshake).
     pub fn handshake<H>(mut self, handshake: H) -> Self
     where
         H: Fn(&[u8], &Key) -> Option<Response<Bytes>> + Send + Sync + 'static,
@@ -248,10 +249,10 @@ impl TemplateBuilder {
         self.handshake = Some(Arc::new(handshake));
         self
     }
-    /// The scheme, under these secrets.
+    /// Builds the scheme with these secrets.
     ///
     /// # Errors
-    /// When the description cannot be read or lacks something, or a secret cannot be one.
+    /// If the description is invalid or incomplete, or if a secret is invalid.
     pub fn build(self, secrets: impl IntoSecrets) -> Result<Template, ConfigError> {
         let (algorithm, encoding, key) = (self.algorithm, self.secret_encoding, self.key);
         let make_key = move |text: &str| match &key {
@@ -259,7 +260,7 @@ impl TemplateBuilder {
             None => Key::new(algorithm, &encoding.secret(text)?),
         };
         if self.misplaced {
-            return Err(ConfigError::scheme("timestamp and id come after the signature whose headers they are"));
+            return Err(ConfigError::scheme("call timestamp and id after the signature that they belong to"));
         }
         let mut form = SignatureFormat::parse(&self.form, algorithm)?;
         for (version, algorithm) in &self.other_versions {
@@ -287,7 +288,7 @@ impl TemplateBuilder {
             signed,
             unit: self.unit,
             body_timestamp: self.body_timestamp.as_deref().map(json_path).transpose()?,
-            // Whoever knows such a digest can append to what it is of, though nothing that would be JSON.
+            // An attacker who knows such a digest can append to its message, but the result is not JSON.
             json_body: self.json_body || algorithm == Algorithm::KeyedSha256,
             tolerance: self.tolerance,
             url: url.map(|url| url.with_unescaped(self.unescaped)),
@@ -316,7 +317,7 @@ impl HeaderSetNames {
     }
 }
 
-/// What is signed must come from somewhere, and what comes from the head proves nothing unless it is signed.
+/// Checks that every part of the signed text has a source, and that every configured part of the head is signed.
 fn check(template: &Template, headers: &HeaderSet) -> Result<(), ConfigError> {
     let signed = &template.signed;
     let timestamp = template.form.has_timestamp() || headers.timestamp.is_some();

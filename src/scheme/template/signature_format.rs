@@ -5,10 +5,10 @@ use crate::rejection::{Rejection, RejectionKind};
 use crate::scheme::{Encoding, Proof};
 use crate::secrets::{Algorithm, Key};
 
-/// How the signature's header reads, as in `sha256={hex}` or `t={timestamp},v1={hex}`.
+/// The format of the signature's header, as in `sha256={hex}` or `t={timestamp},v1={hex}`.
 #[derive(Clone, Debug)]
 pub(super) struct SignatureFormat {
-    /// How it must read, for people.
+    /// Describes the format to the operator.
     hint: Arc<str>,
     encoding: Encoding,
     layout: Layout,
@@ -16,9 +16,9 @@ pub(super) struct SignatureFormat {
 
 #[derive(Clone, Debug)]
 enum Layout {
-    /// One signature behind a prefix, which may be empty.
+    /// One signature after a prefix, which may be empty.
     One { prefix: Box<[u8]> },
-    /// `key=value` pairs in any order, or with another character between the two.
+    /// `key=value` pairs in any order. Another character may stand in place of `=`.
     List { separator: u8, assignment: u8, timestamp: Option<Box<[u8]>>, versions: Vec<(Box<[u8]>, Algorithm)> },
 }
 
@@ -26,7 +26,8 @@ impl SignatureFormat {
     pub(super) fn parse(text: &str, algorithm: Algorithm) -> Result<Self, ConfigError> {
         Self::try_parse(text, algorithm).ok_or_else(|| {
             ConfigError::scheme(format!(
-                "{text:?} is no form of a signature: write sha256={{hex}}, {{base64}}, v1={{hex}},… or t={{timestamp}},v1={{hex}}"
+                "{text:?} is not a signature format: write sha256={{hex}}, {{base64}}, v1={{hex}},… or \
+                 t={{timestamp}},v1={{hex}}"
             ))
         })
     }
@@ -75,7 +76,7 @@ impl SignatureFormat {
         matches!(&self.layout, Layout::List { timestamp: Some(_), .. })
     }
 
-    /// Adds the header's signatures to `proof`; returns the text of the timestamp, where it is in there.
+    /// Adds the header's signatures to `proof`. Returns the text of the timestamp if the header contains one.
     pub(super) fn read<'a>(
         &self,
         value: &'a [u8],
@@ -111,7 +112,7 @@ impl SignatureFormat {
         while let Some(key) = elements.key().map_err(not_a_list)? {
             if timestamp == Some(key) {
                 if found.replace(elements.value().map_err(not_a_list)?).is_some() {
-                    return Err(Rejection::malformed("its timestamp is there twice"));
+                    return Err(Rejection::malformed("its timestamp occurs twice"));
                 }
             } else if let Some((_, algorithm)) = versions.iter().find(|(version, _)| **version == *key) {
                 self.read_signature(elements, *algorithm, proof).map_err(not_a_list)?;
@@ -122,7 +123,8 @@ impl SignatureFormat {
         Ok(found)
     }
 
-    /// Where a signature ends is known beforehand, as a rule, and one that can be decoded is visible.
+    /// The length of a signature is usually known, and a decodable signature is visible ASCII, so nearly all are read
+    /// without a search for the separator.
     fn read_signature(
         &self,
         elements: &mut Elements<'_>,
@@ -145,7 +147,7 @@ impl SignatureFormat {
         Rejection::new(RejectionKind::MalformedSignature).with_hint(&self.hint)
     }
 
-    /// The header that these keys' signatures make up: all of them where there is room, else the first.
+    /// Formats the header with the signatures of these keys: all of them if it is a list, else the first.
     pub(super) fn write(
         &self,
         timestamp: &str,
@@ -175,7 +177,7 @@ impl SignatureFormat {
     }
 }
 
-/// `v1={hex` as `v1=` and what stands for the signature, or nothing for the timestamp.
+/// Splits `v1={hex` into `v1=` and the encoding of the signature, which is `None` for the timestamp.
 fn placeholder(element: &str) -> Option<(&str, Option<Encoding>)> {
     let (before, name) = element.split_once('{')?;
     let encoding = match name {
@@ -188,14 +190,15 @@ fn placeholder(element: &str) -> Option<(&str, Option<Encoding>)> {
     Some((before, encoding))
 }
 
-/// What is left of a list `key=value,key=value`, with its own separators. One element that is not of this form spoils it.
+/// The unread rest of a list `key=value,key=value`, with its own separators. One malformed element makes the whole list
+/// malformed.
 pub(super) struct Elements<'a> {
     rest: &'a [u8],
     separator: u8,
     assignment: u8,
 }
 
-/// The text is no such list.
+/// The text is not such a list.
 pub(super) struct NotAList;
 
 impl<'a> Elements<'a> {
@@ -218,19 +221,19 @@ impl<'a> Elements<'a> {
         }
     }
 
-    /// The value that belongs to it: visible ASCII up to the separator.
+    /// The element's value: visible ASCII up to the separator.
     pub(super) fn value(&mut self) -> Result<&'a [u8], NotAList> {
         let length = self.rest.iter().take_while(|byte| byte.is_ascii_graphic() && **byte != self.separator).count();
         self.take(length)
     }
 
-    /// The value that belongs to it, if that has this length. Whether it is visible ASCII is left to the caller.
+    /// The element's value, if it has this length. The caller checks that it is visible ASCII.
     pub(super) fn peek(&self, length: usize) -> Option<&'a [u8]> {
         let ends_there = self.rest.get(length).is_none_or(|byte| *byte == self.separator);
         self.rest.get(..length).filter(|_| ends_there)
     }
 
-    /// Consumes a value of this length, and the separator after it, behind which another element must stand.
+    /// Consumes a value of this length and the separator after it. Another element must follow the separator.
     pub(super) fn take(&mut self, length: usize) -> Result<&'a [u8], NotAList> {
         let (value, rest) = self.rest.split_at(length);
         self.rest = match rest {

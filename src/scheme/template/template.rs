@@ -21,7 +21,7 @@ use crate::secrets::{Algorithm, Key, SecretSet, Secrets};
 pub(super) type Probe = dyn Fn(&Head<'_>) -> Option<Result<Response<Bytes>, Rejection>> + Send + Sync;
 pub(super) type Handshake = dyn Fn(&[u8], &Key) -> Option<Response<Bytes>> + Send + Sync;
 
-/// A scheme that is described by where its parts are and what is signed. Nearly every provider's is one.
+/// A scheme that is described by where its parts are and by the signed text. Nearly every provider's scheme is one.
 ///
 /// ```
 /// use std::time::Duration;
@@ -57,7 +57,7 @@ impl Template {
     /// Takes the signatures from another header.
     ///
     /// # Errors
-    /// When that is not the name of a header.
+    /// If `name` is not a valid header name.
     pub fn header(mut self, name: &str) -> Result<Self, ConfigError> {
         let signature = ProofHeader::new(name)?;
         self.header_sets.truncate(1);
@@ -65,14 +65,15 @@ impl Template {
         Ok(self)
     }
 
-    /// Accepts timestamps this far from now, both ways and inclusive. The opt-out is [`Tolerance::InsecureUnchecked`].
+    /// Accepts timestamps this far from now, in both directions and inclusive. [`Tolerance::InsecureUnchecked`]
+    /// disables the check.
     #[must_use]
     pub fn tolerance(mut self, tolerance: impl Into<Tolerance>) -> Self {
         self.tolerance = tolerance.into();
         self
     }
 
-    /// What is known of the sender, instead of what the scheme says: change what [`Scheme::profile`] gives.
+    /// Replaces the facts about the sender. Start from what [`Scheme::profile`] returns.
     #[must_use]
     pub fn with_profile(mut self, profile: Profile) -> Self {
         self.profile = profile;
@@ -139,7 +140,8 @@ impl fmt::Debug for Template {
 }
 
 impl Template {
-    /// What the head claims, or that the body is needed to know it. Whatever the head gives reason to refuse is refused now.
+    /// Reads the claim from the head, or returns that the body is needed. A claim that the head alone can refuse is
+    /// refused now.
     fn read_head(&self, head: &Head<'_>) -> Result<Proof, Rejection> {
         if self.body_timestamp.is_none() && !self.json_body {
             return self.proof_from_head(head, &[]);
@@ -152,7 +154,7 @@ impl Template {
         proof.check().map(|()| Proof::in_body())
     }
 
-    /// What the head claims, given the body.
+    /// Reads the claim, given the body.
     fn proof_from_body(&self, head: &Head<'_>, body: &[u8]) -> Result<Proof, Rejection> {
         let Some(path) = &self.body_timestamp else {
             let is_json = body.is_empty() || json_body::read(body, []).is_ok();
@@ -169,7 +171,7 @@ impl Template {
         }
     }
 
-    /// The first headers whose signature is there.
+    /// The first set of headers whose signature is present.
     fn headers(&self, head: &Head<'_>) -> &HeaderSet {
         let present = |headers: &&HeaderSet| head.headers().contains_key(&headers.signature.name);
         match &*self.header_sets {
@@ -178,7 +180,7 @@ impl Template {
         }
     }
 
-    /// What the head claims. `body_timestamp` is the text of a timestamp that is not in the head.
+    /// Reads the claim from the head. `body_timestamp` is the text of a timestamp that is not in the head.
     fn proof_from_head(&self, head: &Head<'_>, body_timestamp: &[u8]) -> Result<Proof, Rejection> {
         let headers = self.headers(head);
         let mut proof = Proof::new();
@@ -206,27 +208,27 @@ impl Template {
     }
 
     fn signed_id<'a>(&self, head: &Head<'a>, header: &ProofHeader) -> Result<&'a str, Rejection> {
-        let id = std::str::from_utf8(header.value(head)?).map_err(|_| Rejection::malformed("the id is no text"))?;
-        // Of a number that could be no timestamp, nobody can make one.
+        let id = std::str::from_utf8(header.value(head)?).map_err(|_| Rejection::malformed("the id is not text"))?;
+        // A number that cannot be a timestamp cannot be mistaken for one.
         let is_timestamp = |part: &str| self.unit.is_plausible(part.as_bytes(), self.tolerance.detects_moved_digits());
         let separator = self.signed.id_separator().and_then(|text| std::str::from_utf8(text).ok());
         if separator.is_some_and(|separator| id.split(separator).skip(1).any(is_timestamp)) {
             return Err(Rejection::malformed(
-                "the id contains what could be a timestamp: what is signed could be split in two ways",
+                "the id contains a number like a timestamp: the signed text could be split in two ways",
             ));
         }
         Ok(id)
     }
 
-    /// When it was signed, where that can be told. Unchecked and in a header of its own, a timestamp may be any number; not any
-    /// text, or a part of the body could be passed off as a part of it.
+    /// Parses the time of signing, if there is one. An unchecked timestamp in a header of its own may be any number. It
+    /// may not be any text, or a part of the body could be passed off as a part of the timestamp.
     fn signed_at(&self, text: &[u8], headers: &HeaderSet, now: SystemTime) -> Result<Option<SystemTime>, Rejection> {
         if !self.is_timestamped() {
             return Ok(None);
         }
         let exact = self.signed.has_timestamp_next_to_body();
         if !self.tolerance.detects_moved_digits() && !self.unit.is_plausible(text, exact) {
-            return Err(Rejection::malformed("the timestamp is not as long as today's, or no number"));
+            return Err(Rejection::malformed("the timestamp is not a number, or not as long as today's"));
         }
         let unchecked = self.tolerance == Tolerance::InsecureUnchecked && headers.timestamp.is_some();
         match self.unit.read(text, self.tolerance, now) {
@@ -239,7 +241,7 @@ impl Template {
         self.form.has_timestamp() || self.header_sets[0].timestamp.is_some() || self.body_timestamp.is_some()
     }
 
-    /// Adds the headers that make this message one that is accepted.
+    /// Adds the headers with which this message is accepted.
     fn sign_message(&self, message: &mut Outgoing, secrets: &SecretSet) -> Result<(), ConfigError> {
         let headers = &self.header_sets[0];
         let timestamp = self.unit.write(message.unix_millis()?);
@@ -265,7 +267,7 @@ impl Template {
         };
         let mut signed = Proof::new();
         self.signed.write_to(&mut signed, &values);
-        // Where private keys and public ones are together, the public ones are there to verify.
+        // If private and public keys are mixed, the public ones are there to verify only.
         let mut keys: Vec<&Key> = secrets.active(message.signed_at).map(|(_, key)| key).collect();
         keys.retain(|key| key.can_sign());
         if keys.is_empty() {
@@ -276,7 +278,7 @@ impl Template {
     }
 }
 
-/// Headers that come together.
+/// Headers that belong together.
 #[derive(Clone, Debug)]
 pub(super) struct HeaderSet {
     pub(super) signature: ProofHeader,
@@ -284,11 +286,11 @@ pub(super) struct HeaderSet {
     pub(super) id: Option<ProofHeader>,
 }
 
-/// A header that is part of the proof: once, and not empty.
+/// A header that is part of the proof. It must occur once and not be empty.
 #[derive(Clone, Debug)]
 pub(super) struct ProofHeader {
     pub(super) name: HeaderName,
-    /// Its name, for people.
+    /// Its name, for the operator.
     hint: Arc<str>,
 }
 

@@ -1,8 +1,8 @@
-//! Where the receiver gets its time from.
+//! The source of the receiver's time.
 //!
-//! Two readings that must not be mixed up: the *wall clock* judges the timestamps that senders sign, and the
-//! *monotonic clock* measures leases and retention, so that a jump of the wall clock can neither end a lease early nor
-//! keep one alive.
+//! There are two readings, which must not be confused. The *wall clock* is compared with the timestamps that senders
+//! sign. The *monotonic clock* measures leases and retention, so that a jump of the wall clock can neither end a lease
+//! early nor keep one alive.
 //!
 //! ```
 //! use std::time::{Instant, SystemTime};
@@ -28,12 +28,12 @@ use crate::error::{ConfigError, ConfigErrorKind};
 /// Ten years: longer than any lease, retention or process lasts, and short enough to be added to any instant.
 pub(crate) const LONGEST: Duration = Duration::from_secs(10 * 365 * 24 * 3600);
 
-/// A source of time; [`SystemClock`] unless a test injects another.
+/// A source of time. It is [`SystemClock`] unless a test injects another.
 pub trait Clock: Send + Sync + 'static {
-    /// The wall clock: judges signed timestamps, and is shown to people.
+    /// The wall clock, which is compared with signed timestamps and shown to people.
     fn now(&self) -> SystemTime;
 
-    /// The monotonic clock: measures leases and retention. Never goes back.
+    /// The monotonic clock, which measures leases and retention. It never goes back.
     fn monotonic(&self) -> Instant;
 }
 
@@ -63,7 +63,7 @@ impl<C: Clock + ?Sized> Clock for std::sync::Arc<C> {
     }
 }
 
-/// A time that can be waited for and counted with, as a configuration gives it.
+/// Validates a duration from a configuration: longer than zero, and short enough to be added to any instant.
 pub(crate) fn countable(time: Duration, what: &str) -> Result<Duration, ConfigError> {
     if time.is_zero() || time > LONGEST {
         let message = format!("{what} must be longer than zero and at most ten years");
@@ -80,7 +80,7 @@ pub(crate) fn unix_millis(time: SystemTime) -> i64 {
     }
 }
 
-/// The time that is written as these milliseconds since 1970.
+/// The time at this many milliseconds since 1970.
 pub(crate) fn from_unix_millis(millis: i64) -> SystemTime {
     let distance = Duration::from_millis(millis.unsigned_abs());
     let time = if millis < 0 { UNIX_EPOCH.checked_sub(distance) } else { UNIX_EPOCH.checked_add(distance) };

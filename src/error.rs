@@ -1,41 +1,41 @@
-//! What is wrong with a configuration.
+//! Errors in a configuration.
 
 use std::error::Error;
 use std::fmt;
 
 use crate::rejection::Rejection;
 
-/// A receiver, a scheme or a secret that cannot work as configured, found when it is built.
+/// A configuration of a receiver, a scheme or a secret that cannot work. It is found when the value is built.
 ///
-/// It says what was wrong and what to do; it never contains a secret.
+/// The message says what is wrong and what to do. It never contains a secret.
 #[derive(Debug)]
 pub struct ConfigError {
     kind: ConfigErrorKind,
     message: Box<str>,
 }
 
-/// Which part of a configuration is wrong.
+/// The part of a configuration that is wrong.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum ConfigErrorKind {
-    /// A secret is empty, blank, edged with white space, or not in its scheme's encoding.
+    /// A secret is empty, blank, begins or ends with white space, or is not in its scheme's encoding.
     Secret,
-    /// Too many secrets, none at all, or two under one label.
+    /// There are too many secrets, none at all, or two with one label.
     Secrets,
-    /// A duration that cannot work: zero, or too long to count.
+    /// A duration is zero, or too long to count.
     Duration,
-    /// A limit that would refuse everything.
+    /// A limit would refuse everything.
     Limit,
-    /// Not the name of a header, a field or an endpoint.
+    /// A text is not the name of a header, a field or an endpoint.
     Name,
-    /// A scheme's description that cannot be read, or that lacks something.
+    /// The description of a scheme is invalid or incomplete.
     Scheme,
-    /// A feature of this crate that is not enabled.
+    /// A feature of this crate is not enabled.
     Feature,
 }
 
 impl ConfigError {
-    /// An error for a scheme or a store of one's own; `message` must not contain a secret.
+    /// Creates an error for a custom scheme or store. `message` must not contain a secret.
     pub fn new(kind: ConfigErrorKind, message: impl Into<Box<str>>) -> Self {
         Self { kind, message: message.into() }
     }
@@ -54,15 +54,15 @@ impl ConfigError {
     }
 
     pub(crate) fn unsignable(rejection: &Rejection) -> Self {
-        Self::scheme(format!("this cannot be signed, it would be refused: {rejection}"))
+        Self::scheme(format!("this cannot be signed, since it would be refused: {rejection}"))
     }
 
-    /// The same error, of the scheme with this name.
-    pub(crate) fn of(self, scheme: &str) -> Self {
+    /// Prefixes the message with the name of a scheme.
+    pub(crate) fn in_scheme(self, scheme: &str) -> Self {
         Self { message: format!("{scheme}: {}", self.message).into(), ..self }
     }
 
-    /// Which part is wrong.
+    /// The part that is wrong.
     #[must_use]
     pub const fn kind(&self) -> ConfigErrorKind {
         self.kind
@@ -77,7 +77,7 @@ impl fmt::Display for ConfigError {
 
 impl Error for ConfigError {}
 
-/// What an error says, and what its causes say.
+/// The messages of an error and of its causes.
 pub(crate) fn with_causes(error: &dyn Error) -> String {
     let mut text = error.to_string();
     let mut cause = error.source();
@@ -89,7 +89,7 @@ pub(crate) fn with_causes(error: &dyn Error) -> String {
     text
 }
 
-/// A number of which there must be some, as a configuration gives it.
+/// Validates a number from a configuration: it must not be zero.
 pub(crate) fn positive(number: usize, what: &str) -> Result<(), ConfigError> {
     match number {
         0 => Err(ConfigError::new(

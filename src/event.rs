@@ -1,4 +1,4 @@
-//! The verified event that a handler gets.
+//! The verified event that a handler receives.
 
 use std::fmt;
 use std::sync::Arc;
@@ -31,12 +31,12 @@ pub struct WebhookEvent<T = Untyped> {
     data: T,
 }
 
-/// The body was not parsed.
+/// The data of an event whose body was not parsed.
 #[derive(Clone, Copy, Debug, Default)]
 #[non_exhaustive]
 pub struct Untyped;
 
-/// What is known of one delivery's event.
+/// The facts about one delivery's event.
 pub(crate) struct Facts {
     pub(crate) claim: Arc<ClaimState>,
     pub(crate) body: Bytes,
@@ -46,11 +46,11 @@ pub(crate) struct Facts {
     pub(crate) type_authenticated: bool,
 }
 
-/// What an event's signature told.
+/// The facts that the event's signature gave.
 pub(crate) enum Provenance {
     /// In this delivery.
     Verified(Verified),
-    /// When the event was accepted.
+    /// When the event was accepted into an inbox.
     Kept { secret_label: Box<str>, signed_at: Option<SystemTime> },
 }
 
@@ -59,7 +59,7 @@ impl WebhookEvent {
         Self { facts: Arc::new(facts), data: Untyped }
     }
 
-    /// The same event with its body parsed.
+    /// Attaches the parsed body.
     pub fn with_data<T>(self, data: T) -> WebhookEvent<T> {
         WebhookEvent { facts: self.facts, data }
     }
@@ -70,7 +70,8 @@ impl<T> WebhookEvent<T> {
         &self.facts.claim
     }
 
-    /// The event's id: the same on every delivery of this event, unless it [is not deduplicated](Self::is_deduplicated).
+    /// The event's id: the same on every delivery of this event, unless it [is not
+    /// deduplicated](Self::is_deduplicated).
     #[must_use]
     pub fn id(&self) -> &str {
         self.key().id()
@@ -82,22 +83,23 @@ impl<T> WebhookEvent<T> {
         self.facts.id_authenticated && self.is_deduplicated()
     }
 
-    /// Whether the event has an id to be recognised by. One that has none
-    /// ([`IdSource::none`](crate::identity::IdSource::none)) runs at every delivery, and
-    /// its `id` is made up anew each time.
+    /// Whether the event has an id by which duplicates are recognised. An event without one
+    /// ([`IdSource::none`](crate::identity::IdSource::none)) runs at every delivery, and its `id` is generated anew
+    /// each time.
     #[must_use]
     pub fn is_deduplicated(&self) -> bool {
         self.facts.claim.is_deduplicated()
     }
 
-    /// The event's type, where the sender gives one.
+    /// The event's type, if the sender gives one.
     #[must_use]
     pub fn event_type(&self) -> Option<&str> {
         self.facts.claim.event_type.as_deref()
     }
 
-    /// Whether the signature covers the type: not one from a header, nor one from a body of which only some fields are signed.
-    /// Whoever captured such a delivery can give it another type, so believe the body, and not the type, where they differ.
+    /// Whether the signature covers the type. It does not cover a type from a header, nor one from a body of which only
+    /// some fields are signed. An attacker can give such a captured delivery another type, so trust the body, and not
+    /// the type, if they differ.
     #[must_use]
     pub fn event_type_is_authenticated(&self) -> bool {
         self.facts.type_authenticated && self.event_type().is_some()
@@ -109,19 +111,19 @@ impl<T> WebhookEvent<T> {
         &self.facts.body
     }
 
-    /// The body, parsed as the type that was asked for.
+    /// The body, parsed as the requested type.
     #[must_use]
     pub fn data(&self) -> &T {
         &self.data
     }
 
-    /// The parsed body alone.
+    /// Returns the parsed body alone.
     #[must_use]
     pub fn into_data(self) -> T {
         self.data
     }
 
-    /// What the store remembers the event under.
+    /// The key under which the store remembers the event.
     #[must_use]
     pub fn key(&self) -> &EventKey {
         &self.facts.claim.key
@@ -139,7 +141,7 @@ impl<T> WebhookEvent<T> {
         self.key().tenant()
     }
 
-    /// When the sender signed this delivery, where the scheme says.
+    /// The time at which the sender signed this delivery, if the scheme has a timestamp.
     #[must_use]
     pub fn signed_at(&self) -> Option<SystemTime> {
         match &self.facts.provenance {
@@ -148,7 +150,7 @@ impl<T> WebhookEvent<T> {
         }
     }
 
-    /// When this delivery was received; of an event out of an inbox, the one that was accepted.
+    /// The time at which this delivery was received. For an event from an inbox, that of the accepted delivery.
     #[must_use]
     pub fn received_at(&self) -> SystemTime {
         self.facts.received_at
@@ -163,21 +165,21 @@ impl<T> WebhookEvent<T> {
         }
     }
 
-    /// How often the event has been claimed, this time included, where the store counts. Out of an inbox: how often it has been
-    /// tried.
+    /// How many times the event has been claimed, including this time, if the store counts. For an event from an inbox:
+    /// how many times it has been tried.
     #[must_use]
     pub fn attempt(&self) -> Option<u32> {
         self.facts.claim.attempt()
     }
 
-    /// The token that this delivery holds its claim with.
+    /// The token with which this delivery holds its claim.
     #[must_use]
     pub fn token(&self) -> ClaimToken {
         self.facts.claim.token
     }
 
-    /// Whether this delivery still holds its claim. Once it does not, another one may run the same event: a long handler
-    /// asks before effects that cannot be undone.
+    /// Whether this delivery still holds its claim. If not, another delivery may run the same event: a long handler
+    /// checks before effects that cannot be undone.
     #[must_use]
     pub fn is_held(&self) -> bool {
         self.facts.claim.is_held()

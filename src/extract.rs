@@ -1,4 +1,4 @@
-//! The event as an axum extractor, and what it answers when it cannot be had.
+//! The event as an axum extractor, and its rejection.
 
 use std::fmt;
 
@@ -11,16 +11,18 @@ use serde::de::DeserializeOwned;
 use crate::event::WebhookEvent;
 use crate::handler::{Failure, HandlerError};
 
-/// Why a [`WebhookEvent`] could not be extracted.
+/// The reason why a [`WebhookEvent`] could not be extracted.
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum EventRejection {
-    /// There is none in the request: the route lacks its layer. A 500, because the sender is not to blame.
+    /// The request has no event, because its route lacks the layer. The status is 500, since the sender is not to
+    /// blame.
     MissingLayer,
-    /// The body is not of the type that the handler asked for. A 422 that releases the claim: a deploy can mend it
-    /// before the sender gives up.
+    /// The body is not of the type that the handler requires. The status is 422 and the claim is released, since a
+    /// deploy can fix it before the sender gives up.
     Mismatch {
-        /// The line of the body at which parsing failed. The parser's own words are left out: they quote the body.
+        /// The line of the body at which parsing failed. The parser's own message is left out, since it quotes the
+        /// body.
         line: usize,
         /// The column at which parsing failed.
         column: usize,

@@ -1,8 +1,8 @@
-//! How a handler says what kind of failure it was.
+//! How a handler reports the kind of its failure.
 //!
-//! *Transient* failures release the claim: the sender's retry runs again. *Permanent* ones tell the sender 200, so that
-//! it stops, and are remembered with their reason. `?` on any error is transient, and anything but a 2xx without a word
-//! from the handler is, too.
+//! *Transient* failures release the claim: the sender's retry runs again. *Permanent* failures answer the sender with
+//! 200, so that it stops, and are remembered with their reason. An error returned with `?` is transient. So is any
+//! response but a 2xx that has no [`Failure`] in its extensions.
 //!
 //! ```
 //! use tower_webhook::{HandlerError, WebhookEvent};
@@ -16,7 +16,7 @@
 //! }
 //! ```
 //!
-//! A bare tower service says the same with a [`Failure`] in the extensions of its response.
+//! A plain tower service reports the same with a [`Failure`] in the extensions of its response.
 
 use std::error::Error;
 use std::fmt;
@@ -33,11 +33,11 @@ const LONGEST_REASON: usize = 512;
 
 /// A handler's failure, transient or permanent.
 ///
-/// It is not itself a [`std::error::Error`], so that `?` can turn every error into it.
+/// It does not itself implement [`std::error::Error`], so that `?` can convert every error into it.
 #[derive(Clone)]
 pub struct HandlerError(Failure);
 
-/// What a response's extensions say of a failed handler.
+/// The failure of a handler, in the extensions of its response.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Failure {
     permanent: bool,
@@ -46,12 +46,13 @@ pub struct Failure {
 }
 
 impl HandlerError {
-    /// A retry may succeed: a 5xx, and the claim is released.
+    /// Creates an error after which a retry may succeed. The sender gets a 5xx, and the claim is released.
     pub fn transient(reason: impl fmt::Display) -> Self {
         Self(Failure::transient(reason))
     }
 
-    /// No retry will succeed: the sender gets 200, and the event is remembered as failed for this reason.
+    /// Creates an error after which no retry will succeed. The sender gets 200, and the event is remembered as failed
+    /// for this reason.
     pub fn permanent(reason: impl fmt::Display) -> Self {
         Self(Failure::permanent(reason))
     }
@@ -67,7 +68,7 @@ impl HandlerError {
         Self(failure)
     }
 
-    /// What failed, and whether for good.
+    /// The failure: its reason, and whether it is permanent.
     #[must_use]
     pub const fn failure(&self) -> &Failure {
         &self.0
@@ -75,12 +76,12 @@ impl HandlerError {
 }
 
 impl Failure {
-    /// A retry may succeed.
+    /// Creates a failure after which a retry may succeed.
     pub fn transient(reason: impl fmt::Display) -> Self {
         Self { permanent: false, reason: capped(reason.to_string()), retry_after: None }
     }
 
-    /// No retry will succeed.
+    /// Creates a failure after which no retry will succeed.
     pub fn permanent(reason: impl fmt::Display) -> Self {
         Self { permanent: true, reason: capped(reason.to_string()), retry_after: None }
     }
@@ -91,7 +92,7 @@ impl Failure {
         self.permanent
     }
 
-    /// Why, in at most 512 bytes. For operators; the sender never sees it.
+    /// The reason, in at most 512 bytes. It is for operators; the sender never sees it.
     #[must_use]
     pub fn reason(&self) -> &str {
         &self.reason
@@ -105,14 +106,15 @@ impl Failure {
 }
 
 impl<E: Into<Box<dyn Error + Send + Sync>>> From<E> for HandlerError {
-    /// Transient, with the error's causes in the reason.
+    /// Creates a transient error. The reason includes the error's causes.
     fn from(error: E) -> Self {
         Self::transient(with_causes(&*error.into()))
     }
 }
 
 impl<B: Default> From<HandlerError> for Response<B> {
-    /// A 500, or a 503 with `Retry-After`, whose extensions carry the [`Failure`]. Nothing in it tells the reason.
+    /// Creates a 500, or a 503 with `Retry-After`, whose extensions carry the [`Failure`]. The response does not reveal
+    /// the reason.
     fn from(error: HandlerError) -> Self {
         let mut response = Response::new(B::default());
         *response.status_mut() = StatusCode::INTERNAL_SERVER_ERROR;

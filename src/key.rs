@@ -1,12 +1,12 @@
-//! What a store remembers an event under.
+//! The key under which a store remembers an event.
 
 use std::fmt;
 
 /// The key of one event at one endpoint: `endpoint / tenant / id`.
 ///
-/// Senders deliver one event id to every endpoint registered with them, and two tenants may use the same id, so the id
-/// alone would swallow events. The text form starts with the lengths of the first two parts: no two keys share it,
-/// whatever characters the parts contain. Nothing is normalised.
+/// Senders deliver one event id to every endpoint registered with them, and two tenants may use the same id, so events
+/// would be lost if the id alone were the key. The text form starts with the lengths of the first two parts, so that no
+/// two keys share it, whatever characters the parts contain. Nothing is normalised.
 ///
 /// ```
 /// use tower_webhook::EventKey;
@@ -23,7 +23,7 @@ pub struct EventKey {
 }
 
 impl EventKey {
-    /// Builds the key; an absent tenant and an empty one are the same.
+    /// Builds the key. An absent tenant and an empty one are the same.
     #[must_use]
     pub fn new(endpoint: &str, tenant: Option<&str>, id: &str) -> Self {
         let tenant = tenant.unwrap_or_default();
@@ -43,7 +43,7 @@ impl EventKey {
         Self { text: text.into_boxed_str(), tenant_at, id_at }
     }
 
-    /// The key that was written as this text; `None` if no key is.
+    /// Parses the text of a key; `None` if no key has this text.
     ///
     /// ```
     /// use tower_webhook::EventKey;
@@ -63,7 +63,7 @@ impl EventKey {
         (*key.text == *text).then_some(key)
     }
 
-    /// The whole key as text, unique per key: what a store writes.
+    /// The whole key as text, unique per key, as stores write it.
     #[must_use]
     pub fn as_str(&self) -> &str {
         &self.text
@@ -106,7 +106,7 @@ fn digits(number: usize) -> usize {
     number.checked_ilog10().map_or(1, |power| power as usize + 1)
 }
 
-/// `write!` without the formatting machinery: this runs once per delivery.
+/// Formats a number without the machinery of `write!`, since this runs once per delivery.
 fn push_number(text: &mut String, number: usize) {
     if number >= 10 {
         push_number(text, number / 10);
@@ -114,19 +114,19 @@ fn push_number(text: &mut String, number: usize) {
     text.push(char::from(b'0' + (number % 10) as u8));
 }
 
-/// What the ids of this crate's own keys begin with. An event's id that does is refused.
+/// The prefix of the ids of this crate's own keys. An event's id with this prefix is refused.
 pub(crate) const RESERVED: &str = "tower-webhook:";
 
 /// The longest part of a key, in bytes.
 pub(crate) const LONGEST_PART: usize = 255;
 
-/// Whether a text can be a part of a key and be shown to people: of some length, and without control characters.
+/// Whether a text can be part of a key and be shown to people: of 1 to 255 bytes, and without control characters.
 #[inline(always)] // as `is_plain`: a call costs as much as the look
 pub(crate) fn is_name(text: &str) -> bool {
     (1..=LONGEST_PART).contains(&text.len()) && (is_plain(text) || !text.contains(char::is_control))
 }
 
-/// Whether there is nothing but visible ASCII in it, which is quick to tell, and nearly always so.
+/// Whether the text is all visible ASCII. It nearly always is, and the check is quick.
 #[inline(always)]
 pub(crate) fn is_plain(text: &str) -> bool {
     text.bytes().all(|byte| byte.is_ascii_graphic())

@@ -9,7 +9,6 @@ mod event;
 mod extract;
 pub mod handler;
 mod head;
-mod header_pattern;
 pub mod identity;
 pub mod inbox;
 mod key;
@@ -43,7 +42,7 @@ pub use self::{
 #[doc(inline)]
 pub use self::store::queue;
 
-// Its code must compile, though it is no part of these docs.
+// The code in it must compile, though it is not part of these docs.
 #[cfg(doctest)]
 #[doc = include_str!("../CONTRIBUTING.md")]
 mod contributing {}

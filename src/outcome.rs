@@ -4,7 +4,7 @@ use std::fmt;
 
 use crate::rejection::{Rejection, RejectionKind};
 
-/// How a delivery ended. There is one for every delivery: in the extensions of its response, and in telemetry.
+/// How a delivery ended. Every delivery has one outcome, in the extensions of its response and in telemetry.
 ///
 /// ```
 /// use http::Response;
@@ -18,30 +18,30 @@ use crate::rejection::{Rejection, RejectionKind};
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Outcome {
-    /// The handler did its work, and the store remembers it.
+    /// The handler succeeded, and the store has recorded it.
     Completed,
-    /// The handler did its work; the store could not be told yet and is asked again in the background.
+    /// The handler succeeded. The store could not record it yet, and is asked again in the background.
     CompletionPending,
-    /// The handler gave the event up for good: the sender was told 200, the store remembers why.
+    /// The handler failed permanently. The sender got 200, and the store has recorded the reason.
     Failed,
-    /// The handler failed: the sender's retry runs again.
+    /// The handler failed. The sender's retry runs again.
     Released,
-    /// The handler panicked: the sender's retry runs again.
+    /// The handler panicked. The sender's retry runs again.
     Panicked,
-    /// The inner service refused to become ready; nothing was claimed.
+    /// The inner service failed to become ready. Nothing was claimed.
     NotReady,
-    /// Durably queued, to be run by a worker.
+    /// The event is durably queued, and a worker will run it.
     Accepted,
-    /// Completed or durably queued before; the handler was not called.
+    /// The event was completed or durably queued before. The handler was not called.
     Duplicate,
-    /// No event, but a provider's validation of the endpoint, answered by the layer.
+    /// The request was not an event, but a provider's validation of the endpoint. The layer answered it.
     Handshake,
-    /// The layer refused it, or answered in the handler's place.
+    /// The layer refused the delivery, or answered in the handler's place.
     Refused(Rejection),
-    /// The sender went away before the event was claimed.
+    /// The sender disconnected before the event was claimed.
     Abandoned,
-    /// The sender went away and the handler was dropped, as [`cancel_on_disconnect`](crate::WebhookLayer::cancel_on_disconnect)
-    /// asks for: the sender's retry runs again.
+    /// The sender disconnected and the handler was dropped, as configured with
+    /// [`cancel_on_disconnect`](crate::WebhookLayer::cancel_on_disconnect). The sender's retry runs again.
     Cancelled,
 }
 
@@ -65,7 +65,7 @@ impl Outcome {
         }
     }
 
-    /// What was refused, if it was.
+    /// The rejection, if the delivery was refused.
     #[must_use]
     pub const fn rejection(&self) -> Option<&Rejection> {
         match self {

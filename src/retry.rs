@@ -3,14 +3,15 @@ use std::time::Duration;
 use crate::clock::LONGEST;
 use crate::random;
 
-/// When a failed event is tried again, and when no more.
+/// When a failed event is retried, and how often.
 ///
-/// The pauses double from `first_pause` to `longest_pause`, each cut to a random part of itself (full jitter), so that events
-/// that failed together do not come back together. `Retry-After`, if the handler gives one, is waited for at least.
+/// The pauses double from `first_pause` to `longest_pause`. Each is cut to a random part of itself (full jitter), so
+/// that events that failed together do not come back together. If the handler gives a `Retry-After`, the pause is at
+/// least that long.
 ///
-/// An attempt counts from its lease on, so that an event that takes the process down with it is given up in the end. Others that were
-/// leased with it have lost an attempt, too, but never the last one: that is only used up once the handler was called, which costs
-/// the inbox one more write.
+/// An attempt counts from its lease on, so that an event that crashes the process is given up in the end. Other events
+/// of the same lease lose an attempt, too, but never the last one: that is only used up once the handler was called,
+/// which costs the inbox one more write.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RetryPolicy {
     max_attempts: u32,
@@ -25,33 +26,33 @@ impl RetryPolicy {
         Self { max_attempts: 20, first_pause: Duration::from_secs(5), longest_pause: Duration::from_secs(3600) }
     }
 
-    /// How often an event is tried before it becomes a dead letter; zero is taken for one.
+    /// Sets how often an event is tried before it becomes a dead letter. Zero counts as one.
     #[must_use]
     pub const fn max_attempts(mut self, attempts: u32) -> Self {
         self.max_attempts = if attempts == 0 { 1 } else { attempts };
         self
     }
 
-    /// The longest that the first pause may be.
+    /// Sets the upper limit of the first pause.
     #[must_use]
     pub const fn first_pause(mut self, pause: Duration) -> Self {
         self.first_pause = pause;
         self
     }
 
-    /// The longest that any pause may be, unless the handler asks for more.
+    /// Sets the upper limit of all pauses, unless the handler asks for a longer one.
     #[must_use]
     pub const fn longest_pause(mut self, pause: Duration) -> Self {
         self.longest_pause = pause;
         self
     }
 
-    /// Whether an event that failed in this attempt is not tried again.
+    /// Whether an event that fails in this attempt is not retried.
     pub(crate) const fn is_last(&self, attempt: u32) -> bool {
         attempt >= self.max_attempts
     }
 
-    /// Whether this attempt is one too many: its predecessors were never settled.
+    /// Whether this attempt exceeds the limit, because earlier ones were never settled.
     pub(crate) const fn is_beyond(&self, attempt: u32) -> bool {
         attempt > self.max_attempts
     }

@@ -93,12 +93,12 @@ mod traced {
         };
     }
 
-    /// The span of one delivery, which it takes along when it is detached.
+    /// The span of one delivery. It stays with the delivery when that is detached.
     pub(crate) struct DeliverySpan(tracing::Span);
 
     impl DeliverySpan {
         pub(crate) fn new(key: &EventKey, event_type: Option<&str>) -> Self {
-            // Asked first: where `tracing` also feeds `log`, even a disabled span would have its fields recorded.
+            // Checked first: if `tracing` also feeds `log`, the fields of a disabled span would be recorded, too.
             Self(match tracing::enabled!(target: "tower_webhook", Level::INFO) {
                 true => tracing::info_span!(
                     target: "tower_webhook", "webhook",

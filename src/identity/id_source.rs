@@ -1,15 +1,15 @@
 use std::fmt;
 use std::sync::Arc;
 
-use super::Coverage;
-use super::envelope::JsonPath;
-use super::place::{Place, chain};
+use super::json_body::JsonPath;
+use super::value_source::{Coverage, ValueSource, write_chain};
 use crate::error::ConfigError;
 use crate::head::Head;
 
-/// Where an event's id comes from: a place, or several to be tried in turn. The default is the top-level `id` of a JSON body.
+/// Defines where an event's id is: one source, or several that are tried in order. The default is the top-level `id` of
+/// a JSON body.
 ///
-/// Its `Display` says it in words.
+/// `Display` describes it in words.
 ///
 /// ```
 /// use tower_webhook::identity::IdSource;
@@ -22,163 +22,170 @@ use crate::head::Head;
 #[derive(Clone)]
 pub struct IdSource {
     /// Never empty.
-    pub(super) links: Vec<IdLink>,
+    pub(super) candidates: Vec<IdCandidate>,
 }
 
-/// One place of a chain.
+/// One source of a chain.
 #[derive(Clone)]
-pub(super) struct IdLink {
-    pub(super) place: Place,
+pub(super) struct IdCandidate {
+    pub(super) source: ValueSource,
     authenticated: bool,
-    /// Whether the event's type is a part of the id.
+    /// Whether the event's type is part of the id.
     pub(super) typed: bool,
-    /// What people are told instead of the place's own words.
-    words: Option<Arc<str>>,
+    /// Shown in place of the source's own description.
+    description: Option<Arc<str>>,
 }
 
 impl IdSource {
-    /// A string in the JSON body, by the keys that lead to it: `id`, `event.id`. Covered by the signature, if that covers the body.
+    /// A string in the JSON body, by the path of keys to it: `id`, `event.id`. The signature covers it if it covers the
+    /// body.
     ///
     /// # Errors
-    /// When the path is empty, has an empty key or more than eight.
+    /// If the path is empty, has an empty key, or has more than eight keys.
     pub fn json(path: &str) -> Result<Self, ConfigError> {
-        Ok(Self::signed_place(Place::json(path)?))
+        Ok(Self::from_signed(ValueSource::json(path)?))
     }
 
-    /// A header that the scheme signs, such as Standard Webhooks' `webhook-id`. Only for schemes that do: nothing here can check
-    /// it, and an unsigned header lets a captured delivery be replayed under another id.
+    /// A header that the scheme signs, such as Standard Webhooks' `webhook-id`. Use it only with such a scheme: this
+    /// crate cannot check it, and an unsigned header lets a captured delivery be replayed under another id.
     ///
     /// # Errors
-    /// When that is not the name of a header.
+    /// If `name` is not a valid header name.
     pub fn signed_header(name: &str) -> Result<Self, ConfigError> {
-        Ok(Self::signed_place(Place::header(name)?))
+        Ok(Self::from_signed(ValueSource::header(name)?))
     }
 
-    /// A header that the scheme does not sign, such as `X-GitHub-Delivery`. Recognises the sender's own retries, but
-    /// whoever captured a delivery can replay it under another id, unless there is a
-    /// [replay guard](crate::WebhookLayer::replay_guard).
+    /// A header that the scheme does not sign, such as `X-GitHub-Delivery`. It recognises the sender's own retries, but
+    /// an attacker can replay a captured delivery under another id, unless there is a [replay
+    /// guard](crate::WebhookLayer::replay_guard).
     ///
     /// # Errors
-    /// When that is not the name of a header.
+    /// If `name` is not a valid header name.
     pub fn unsigned_header(name: &str) -> Result<Self, ConfigError> {
-        Ok(Self::unsigned_place(Place::header(name)?))
+        Ok(Self::from_unsigned(ValueSource::header(name)?))
     }
 
     /// The SHA-256 of the body, for senders that give no id and never send the same bytes for two events.
     #[must_use]
     pub fn body_digest() -> Self {
-        Self::signed_place(Place::BodyDigest)
+        Self::from_signed(ValueSource::BodyDigest)
     }
 
-    /// The id that the scheme itself took out of what it verified. Only for schemes that do.
+    /// The id that the scheme itself extracts from the signed content. Use it only with a scheme that does so.
     #[must_use]
     pub fn signed() -> Self {
-        Self::signed_place(Place::Scheme)
+        Self::from_signed(ValueSource::SignedId)
     }
 
-    /// Whatever `name` makes of what the signature covers; `None` refuses the delivery with a 400, unless there is
-    /// [another place](Self::or) to try.
+    /// The id that `name` returns, computed from content that the signature covers. `None` refuses the delivery with a
+    /// 400, unless the chain has [another source](Self::or).
     pub fn signed_by(name: impl Fn(&Head<'_>, &[u8]) -> Option<String> + Send + Sync + 'static) -> Self {
-        Self::signed_place(Place::Closure(Arc::new(name)))
+        Self::from_signed(ValueSource::Closure(Arc::new(name)))
     }
 
-    /// Whatever `name` makes of parts that the signature does not cover; `None` is as in [`IdSource::signed_by`].
+    /// The id that `name` returns, computed from content that the signature does not cover. `None` is as in
+    /// [`IdSource::signed_by`].
     pub fn unsigned_by(name: impl Fn(&Head<'_>, &[u8]) -> Option<String> + Send + Sync + 'static) -> Self {
-        Self::unsigned_place(Place::Closure(Arc::new(name)))
+        Self::from_unsigned(ValueSource::Closure(Arc::new(name)))
     }
 
-    /// No id: the event is not deduplicated. Every delivery of it runs, and nothing of it is stored; nor does a
-    /// [replay guard](crate::WebhookLayer::replay_guard) see it. As the last of a chain it takes what has an id nowhere.
+    /// No id: the event is not deduplicated. Every delivery of it runs, nothing of it is stored, and the [replay
+    /// guard](crate::WebhookLayer::replay_guard) does not see it. As the last source of a chain it accepts deliveries
+    /// without an id.
     #[must_use]
     pub fn none() -> Self {
-        Self::signed_place(Place::Nowhere)
+        Self::from_signed(ValueSource::NoId)
     }
 
-    /// Tries `other` where this finds nothing: no such field, no such header, a body that is not JSON, a closure's `None`.
+    /// Tries `other` if this source finds nothing: the field or the header is absent, the body is not JSON, or the
+    /// closure returns `None`.
     ///
-    /// An id that is there but cannot be used (not a string, blank, too long, with control characters, twice) is still
-    /// refused: whoever comes next in the chain would take a known event for another one. After [`IdSource::none`] and
-    /// [`IdSource::body_digest`], which never find nothing, no place is tried.
+    /// An id that is present but unusable (not a string, blank, too long, with control characters, repeated) is still
+    /// refused, since the next source of the chain would take a known event for another one. [`IdSource::none`] and
+    /// [`IdSource::body_digest`] always find something, so no source after them is tried.
     #[must_use]
     pub fn or(mut self, other: Self) -> Self {
-        self.links.extend(other.links);
+        self.candidates.extend(other.candidates);
         self
     }
 
-    /// Makes the event's type a part of the id, for senders that give two topics the same id, or the same bytes. An absent
-    /// type counts as the empty one.
+    /// Makes the event's type part of the id, for senders that give two topics the same id, or the same bytes. An
+    /// absent type counts as the empty one.
     ///
-    /// It holds for every place of the chain so far. The id becomes `{length of the type}:{type}:{id}`, which may have 255
-    /// bytes in all; of a body digest, the type is hashed with the body. If the type is not signed, this part of the id is not
-    /// either, whatever [`is_authenticated`](Self::is_authenticated) says of the rest: whoever changes it makes another event of
-    /// a captured delivery.
+    /// It applies to every source of the chain so far. The id becomes `{length of the type}:{type}:{id}`, of at most
+    /// 255 bytes in all; in a body digest, the type is hashed with the body. If the type is not signed, this part of
+    /// the id is not signed either, whatever [`is_authenticated`](Self::is_authenticated) says of the rest: an attacker
+    /// who changes the type turns a captured delivery into another event.
     #[must_use]
     pub fn with_type(mut self) -> Self {
-        self.links.iter_mut().for_each(|link| link.typed = true);
+        self.candidates.iter_mut().for_each(|candidate| candidate.typed = true);
         self
     }
 
-    /// Says in words what the last place of the chain is, where it cannot itself: a closure, or the scheme's own id.
+    /// Describes the last source of the chain in words, for sources that cannot describe themselves: a closure, or the
+    /// scheme's own id.
     #[must_use]
-    pub fn described(mut self, words: impl Into<Arc<str>>) -> Self {
-        if let Some(link) = self.links.last_mut() {
-            link.words = Some(words.into());
+    pub fn described(mut self, description: impl Into<Arc<str>>) -> Self {
+        if let Some(candidate) = self.candidates.last_mut() {
+            candidate.description = Some(description.into());
         }
         self
     }
 
-    /// Whether the signature covers the id: in a chain, whether it covers every one of its places. Of a scheme that signs less
-    /// than the body, [`id_is_authenticated`](crate::WebhookEvent::id_is_authenticated) knows better.
+    /// Whether the signature covers the id. In a chain, it must cover every source. If the scheme signs less than the
+    /// body, [`id_is_authenticated`](crate::WebhookEvent::id_is_authenticated) is more precise.
     #[must_use]
     pub fn is_authenticated(&self) -> bool {
-        self.links.iter().all(|link| link.authenticated)
+        self.candidates.iter().all(|candidate| candidate.authenticated)
     }
 
-    /// As [`is_authenticated`](Self::is_authenticated), of a delivery of which this much is signed.
+    /// As [`is_authenticated`](Self::is_authenticated), for a delivery with this coverage.
     pub(crate) fn is_authenticated_by(&self, coverage: Coverage) -> bool {
-        self.links.iter().all(|link| link.authenticated && link.place.is_within(coverage))
+        self.candidates.iter().all(|candidate| candidate.authenticated && candidate.source.is_covered_by(coverage))
     }
 
-    /// Whether the event's type is a part of the id.
+    /// Whether the event's type is part of the id.
     pub(crate) fn is_typed(&self) -> bool {
-        self.links.iter().any(|link| link.typed)
+        self.candidates.iter().any(|candidate| candidate.typed)
     }
 
-    /// The same source, of a scheme that signs nothing.
+    /// Returns the same source for a scheme that signs nothing.
     pub(crate) fn unauthenticated(mut self) -> Self {
-        self.links.iter_mut().for_each(|link| link.authenticated = matches!(link.place, Place::Nowhere));
+        self.candidates
+            .iter_mut()
+            .for_each(|candidate| candidate.authenticated = matches!(candidate.source, ValueSource::NoId));
         self
     }
 
-    /// Whether one of its places is this header.
+    /// Whether one of the sources is this header.
     pub(crate) fn reads(&self, name: &http::HeaderName) -> bool {
-        self.links.iter().any(|link| link.place.header_name() == Some(name))
+        self.candidates.iter().any(|candidate| candidate.source.header_name() == Some(name))
     }
 
     /// The header that a sender puts the id into.
     #[cfg(feature = "testing")]
     pub(crate) fn header(&self) -> Option<&http::HeaderName> {
-        self.links.iter().find_map(|link| link.place.header_name())
+        self.candidates.iter().find_map(|candidate| candidate.source.header_name())
     }
 
-    fn signed_place(place: Place) -> Self {
-        Self { links: vec![IdLink { place, authenticated: true, typed: false, words: None }] }
+    fn from_signed(source: ValueSource) -> Self {
+        Self { candidates: vec![IdCandidate { source, authenticated: true, typed: false, description: None }] }
     }
 
-    fn unsigned_place(place: Place) -> Self {
-        Self { links: vec![IdLink { place, authenticated: false, typed: false, words: None }] }
+    fn from_unsigned(source: ValueSource) -> Self {
+        Self { candidates: vec![IdCandidate { source, authenticated: false, typed: false, description: None }] }
     }
 }
 
 impl Default for IdSource {
     fn default() -> Self {
-        Self::signed_place(Place::Json(JsonPath::key("id")))
+        Self::from_signed(ValueSource::Json(JsonPath::key("id")))
     }
 }
 
 impl fmt::Display for IdSource {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        chain(f, &self.links)
+        write_chain(f, &self.candidates)
     }
 }
 
@@ -188,14 +195,14 @@ impl fmt::Debug for IdSource {
     }
 }
 
-impl fmt::Display for IdLink {
+impl fmt::Display for IdCandidate {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match &self.words {
-            Some(words) => f.write_str(words)?,
-            None => self.place.fmt(f)?,
+        match &self.description {
+            Some(description) => f.write_str(description)?,
+            None => self.source.fmt(f)?,
         }
-        // That no id has no type need not be said.
-        if self.typed && !matches!(self.place, Place::Nowhere) {
+        // An absent id has no type.
+        if self.typed && !matches!(self.source, ValueSource::NoId) {
             f.write_str(" with the type")?;
         }
         f.write_str(if self.authenticated { "" } else { " (unsigned)" })

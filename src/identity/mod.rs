@@ -1,11 +1,12 @@
-//! Which event a delivery carries: where its id and its type are.
+//! The identity of an event: where its id and its type are.
 //!
-//! The id decides what counts as a duplicate, so it is chosen explicitly, and every [`IdSource`] says whether the
-//! signature covers it. An id that is not signed is no protection from replays: whoever captured a delivery can send it
-//! again under another id. Where senders put their ids in more than one place, [`IdSource::or`] tries them in turn.
+//! The id decides which deliveries are duplicates, so its source is configured explicitly, and every [`IdSource`] says
+//! whether the signature covers it. An unsigned id does not protect from replays: an attacker can send a captured
+//! delivery again under another id. If a sender puts its ids in more than one place, [`IdSource::or`] tries them in
+//! order.
 //!
-//! Under a scheme that does not sign the whole body (Mailgun, Adyen's payments, a form of Twilio) only the id that the scheme
-//! itself took out of what is signed, [`IdSource::signed`], is authenticated; under a token, none is.
+//! If a scheme does not sign the whole body (Mailgun, Adyen's payments, a form of Twilio), only the id that the scheme
+//! itself extracts from the signed content, [`IdSource::signed`], is authenticated. With a token, no id is.
 //!
 //! ```
 //! use tower_webhook::identity::IdSource;
@@ -16,22 +17,15 @@
 //! # Ok::<(), tower_webhook::ConfigError>(())
 //! ```
 
-mod coverage;
-mod digest;
-pub(crate) mod envelope;
 mod id_source;
-mod json;
-mod open;
-mod path;
-mod place;
-mod read;
-mod run;
+mod identify;
+pub(crate) mod json_body;
+mod json_scanner;
 mod type_source;
+mod value_source;
 
-pub(crate) use self::{
-    coverage::Coverage,
-    digest::typed_digest,
-    place::json_path,
-    read::{Identity, identify},
-};
 pub use self::{id_source::IdSource, type_source::TypeSource};
+pub(crate) use self::{
+    identify::{Identity, identify, typed_digest},
+    value_source::{Coverage, json_path},
+};

@@ -1,87 +1,88 @@
 use std::fmt;
 use std::sync::Arc;
 
-use super::Coverage;
-use super::envelope::JsonPath;
-use super::place::{Place, chain};
+use super::json_body::JsonPath;
+use super::value_source::{Coverage, ValueSource, write_chain};
 use crate::error::ConfigError;
 use crate::head::Head;
 
-/// Where an event's type comes from: a place, or several to be tried in turn. The default is the top-level `type` of a JSON
-/// body. An event may lack a type.
+/// Defines where an event's type is: one source, or several that are tried in order. The default is the top-level
+/// `type` of a JSON body. An event may lack a type.
 ///
-/// No scheme here signs a header with a type: whoever captured a delivery can give it another one. What the body itself says is
-/// worth more, and [`event_type_is_authenticated`](crate::WebhookEvent::event_type_is_authenticated) tells which it was.
+/// No scheme of this crate signs a header with a type, so an attacker can give a captured delivery another one. A type
+/// in a signed body is more trustworthy, and
+/// [`event_type_is_authenticated`](crate::WebhookEvent::event_type_is_authenticated) tells the two apart.
 ///
-/// Its `Display` says it in words.
+/// `Display` describes it in words.
 #[derive(Clone)]
 pub struct TypeSource {
-    pub(super) places: Vec<Place>,
+    pub(super) sources: Vec<ValueSource>,
 }
 
 impl TypeSource {
-    /// A string in the JSON body, by the keys that lead to it.
+    /// A string in the JSON body, by the path of keys to it.
     ///
     /// # Errors
-    /// When the path is empty, has an empty key or more than eight.
+    /// If the path is empty, has an empty key, or has more than eight keys.
     pub fn json(path: &str) -> Result<Self, ConfigError> {
-        Ok(Self::place(Place::json(path)?))
+        Ok(Self::from_source(ValueSource::json(path)?))
     }
 
-    /// A header, such as `X-GitHub-Event`. Not signed.
+    /// A header, such as `X-GitHub-Event`. It is not signed.
     ///
     /// # Errors
-    /// When that is not the name of a header.
+    /// If `name` is not a valid header name.
     pub fn header(name: &str) -> Result<Self, ConfigError> {
-        Ok(Self::place(Place::header(name)?))
+        Ok(Self::from_source(ValueSource::header(name)?))
     }
 
-    /// Whatever `name` makes of the delivery. It sees headers, so it counts as not signed.
+    /// The type that `name` returns for the delivery. The closure sees headers, so the type counts as not signed.
     pub fn by(name: impl Fn(&Head<'_>, &[u8]) -> Option<String> + Send + Sync + 'static) -> Self {
-        Self::place(Place::Closure(Arc::new(name)))
+        Self::from_source(ValueSource::Closure(Arc::new(name)))
     }
 
-    /// Whatever `name` makes of the body. Signed, if the body is.
+    /// The type that `name` returns for the body. It is signed if the body is.
     pub fn by_body(name: impl Fn(&[u8]) -> Option<String> + Send + Sync + 'static) -> Self {
-        Self::place(Place::BodyClosure(Arc::new(name)))
+        Self::from_source(ValueSource::BodyClosure(Arc::new(name)))
     }
 
-    /// Tries `other` where this finds no type that can be used: one of 1 to 255 bytes, without control characters.
+    /// Tries `other` if this source finds no usable type. A usable type has 1 to 255 bytes and no control characters.
     #[must_use]
     pub fn or(mut self, other: Self) -> Self {
-        self.places.extend(other.places);
+        self.sources.extend(other.sources);
         self
     }
 
-    /// A key at the top of the JSON body.
+    /// A top-level key of the JSON body.
     pub(crate) fn key(name: &str) -> Self {
-        Self::place(Place::Json(JsonPath::key(name)))
+        Self::from_source(ValueSource::Json(JsonPath::key(name)))
     }
 
     /// Events have no type.
     #[must_use]
     pub const fn none() -> Self {
-        Self { places: Vec::new() }
+        Self { sources: Vec::new() }
     }
 
-    /// Whether a type from here is signed, of a delivery of which this much is: in a chain, one from any of its places.
+    /// Whether a type from this source is signed, for a delivery with this coverage. In a chain, a type from any of its
+    /// sources must be.
     pub(crate) fn is_authenticated_by(&self, coverage: Coverage) -> bool {
-        self.places.iter().all(|place| !is_unsigned(place) && place.is_within(coverage))
+        self.sources.iter().all(|source| !is_unsigned(source) && source.is_covered_by(coverage))
     }
 
-    /// Whether one of its places is this header.
+    /// Whether one of the sources is this header.
     pub(crate) fn reads(&self, name: &http::HeaderName) -> bool {
-        self.places.iter().any(|place| place.header_name() == Some(name))
+        self.sources.iter().any(|source| source.header_name() == Some(name))
     }
 
     /// The header that a sender puts the type into.
     #[cfg(feature = "testing")]
     pub(crate) fn sent_header(&self) -> Option<&http::HeaderName> {
-        self.places.iter().find_map(Place::header_name)
+        self.sources.iter().find_map(ValueSource::header_name)
     }
 
-    fn place(place: Place) -> Self {
-        Self { places: vec![place] }
+    fn from_source(source: ValueSource) -> Self {
+        Self { sources: vec![source] }
     }
 }
 
@@ -91,17 +92,17 @@ impl Default for TypeSource {
     }
 }
 
-/// Whether it is one that no signature covers.
-fn is_unsigned(place: &Place) -> bool {
-    matches!(place, Place::Header(_) | Place::Closure(_))
+/// Whether no signature covers this source.
+fn is_unsigned(source: &ValueSource) -> bool {
+    matches!(source, ValueSource::Header(_) | ValueSource::Closure(_))
 }
 
 impl fmt::Display for TypeSource {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let words = |place: &Place| format!("{place}{}", if is_unsigned(place) { " (unsigned)" } else { "" });
-        match &self.places[..] {
+        let words = |source: &ValueSource| format!("{source}{}", if is_unsigned(source) { " (unsigned)" } else { "" });
+        match &self.sources[..] {
             [] => f.write_str("none"),
-            places => chain(f, &places.iter().map(words).collect::<Vec<_>>()),
+            sources => write_chain(f, &sources.iter().map(words).collect::<Vec<_>>()),
         }
     }
 }

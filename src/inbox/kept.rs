@@ -6,7 +6,7 @@ use http::header::{AUTHORIZATION, COOKIE, PROXY_AUTHORIZATION, SET_COOKIE};
 use http::{HeaderName, Uri};
 
 use super::credentials::is_credential;
-use crate::header_pattern::HeaderPattern;
+use crate::head::HeaderPattern;
 use crate::scheme::Profile;
 
 /// Kept whatever the scheme is: what the body is, who sends it, and where a trace goes on.

@@ -3,7 +3,7 @@ use std::sync::Arc;
 
 use crate::error::ConfigError;
 use crate::head::Head;
-use crate::identity::envelope::{self, Field, JsonPath};
+use crate::identity::json_body::{self, Field, JsonPath};
 use crate::identity::json_path;
 use crate::key::EventKey;
 use crate::store::queue::Order;
@@ -69,7 +69,7 @@ impl OrderSource {
 
 /// A string or a number, as text.
 fn scalar(body: &[u8], path: &JsonPath) -> Option<String> {
-    let [field] = envelope::read(body, [path]).ok()?;
+    let [field] = json_body::read(body, [path]).ok()?;
     match field {
         Field::Text(text) => Some(text.into_owned()),
         Field::Other(raw) if raw.starts_with(|c: char| c == '-' || c.is_ascii_digit()) => Some(raw.to_owned()),

@@ -12,9 +12,9 @@ type ReadHead = dyn Fn(&Head<'_>) -> Result<Proof, Rejection> + Send + Sync;
 type ReadBody = dyn Fn(&Head<'_>, &[u8]) -> Result<Vec<Proof>, Rejection> + Send + Sync;
 type Sign = dyn Fn(&mut Outgoing, &SecretSet) -> Result<(), ConfigError> + Send + Sync;
 
-/// A scheme made of a closure, for what no [`Template`](super::Template) describes.
+/// A scheme made from a closure, for formats that no [`Template`](super::Template) describes.
 ///
-/// The closure only says what is claimed and what is signed; verifying is the layer's.
+/// The closure only says what is claimed and what is signed. The layer verifies it.
 ///
 /// ```
 /// use tower_webhook::scheme::{Custom, Encoding, Proof};
@@ -40,7 +40,7 @@ pub struct Custom {
     sign: Option<Arc<Sign>>,
     profile: Profile,
     signs: &'static str,
-    demanded: Option<HeaderName>,
+    required: Option<HeaderName>,
 }
 
 #[derive(Clone)]
@@ -50,7 +50,7 @@ enum Read {
 }
 
 impl Custom {
-    /// What is claimed can be read from the head, and the body may be verified while it arrives.
+    /// Creates a scheme whose proof is in the head. The body may be verified while it arrives.
     pub fn by_head<R>(name: impl Into<Arc<str>>, secrets: Secrets, read: R) -> Self
     where
         R: Fn(&Head<'_>) -> Result<Proof, Rejection> + Send + Sync + 'static,
@@ -58,7 +58,7 @@ impl Custom {
         Self::new(name.into(), secrets, Read::Head(Arc::new(read)))
     }
 
-    /// What is claimed is in the body, or depends on it; every one of the proofs must hold.
+    /// Creates a scheme whose proofs are in the body, or depend on it. All of them must hold.
     pub fn by_body<R>(name: impl Into<Arc<str>>, secrets: Secrets, read: R) -> Self
     where
         R: Fn(&Head<'_>, &[u8]) -> Result<Vec<Proof>, Rejection> + Send + Sync + 'static,
@@ -67,10 +67,10 @@ impl Custom {
     }
 
     fn new(name: Arc<str>, secrets: Secrets, read: Read) -> Self {
-        Self { name, secrets, read, sign: None, profile: Profile::default(), signs: "a closure", demanded: None }
+        Self { name, secrets, read, sign: None, profile: Profile::default(), signs: "a closure", required: None }
     }
 
-    /// How the sender signs: what the testing kit needs in order to play it.
+    /// Sets how the sender signs. The test kit needs it to act as the sender.
     #[must_use]
     pub fn signing<S>(mut self, sign: S) -> Self
     where
@@ -80,21 +80,23 @@ impl Custom {
         self
     }
 
-    /// Refuses deliveries without this header, before their body is read. It counts as a proof: an inbox does not keep it.
+    /// Refuses deliveries without this header, before their body is read. The header counts as part of the proof, so an
+    /// inbox does not keep it.
     #[must_use]
-    pub fn demanding(mut self, header: HeaderName) -> Self {
-        self.demanded = Some(header);
+    pub fn required_header(mut self, header: HeaderName) -> Self {
+        self.required = Some(header);
         self
     }
 
-    /// What is signed, and how, for people.
+    /// Describes the signed content and the algorithm in words.
     #[must_use]
     pub fn described(mut self, signs: &'static str) -> Self {
         self.signs = signs;
         self
     }
 
-    /// What is known of the sender; the default knows nothing, and takes the top-level `id` and `type`.
+    /// Sets the sender's profile. The default makes no assumptions about the sender, and takes the top-level `id` and
+    /// `type`.
     #[must_use]
     pub fn with_profile(mut self, profile: Profile) -> Self {
         self.profile = profile;
@@ -112,7 +114,7 @@ impl Scheme for Custom {
     }
 
     fn read(&self, head: &Head<'_>) -> Result<Proof, Rejection> {
-        self.demanded.as_ref().map(|name| head.proof_header(name)).transpose()?;
+        self.required.as_ref().map(|name| head.proof_header(name)).transpose()?;
         match &self.read {
             Read::Head(read) => read(head),
             Read::Body(_) => Ok(Proof::in_body()),
@@ -128,13 +130,13 @@ impl Scheme for Custom {
 
     fn sign(&self, message: &mut Outgoing, secrets: &SecretSet) -> Result<(), ConfigError> {
         let sign = self.sign.as_ref();
-        sign.ok_or_else(|| ConfigError::scheme("this scheme only verifies: tell it how to sign with `signing`"))?(
+        sign.ok_or_else(|| ConfigError::scheme("this scheme only verifies: set how it signs with `signing`"))?(
             message, secrets,
         )
     }
 
     fn profile(&self) -> Profile {
-        self.profile.clone().proof_headers(self.demanded.clone())
+        self.profile.clone().proof_headers(self.required.clone())
     }
 
     fn signs(&self) -> String {

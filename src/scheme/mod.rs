@@ -1,14 +1,14 @@
 //! How providers sign.
 //!
-//! A [`Scheme`] reads what a delivery claims into a [`Proof`]; the layer then feeds the body to one MAC per active secret
-//! while it arrives, and compares every signature with every tag in constant time.
+//! A [`Scheme`] reads what a delivery claims into a [`Proof`]. The layer then feeds the body to one MAC per active
+//! secret while it arrives, and compares every signature with every MAC in constant time.
 //!
-//! Most providers have a function here that makes theirs, such as [`stripe`], [`github`] or [`standard_webhooks`]. Their docs
-//! say what is signed, where the id is taken from and whether it is signed, and what is known of retries. Facts are as of
-//! November 2026, from the providers' documentation or SDKs. What stands behind **Reported:** was not read there: others tell it,
-//! and it may be wrong, or change. No signature is judged by it.
+//! Most providers have a function here that creates their scheme, such as [`stripe`], [`github`] or
+//! [`standard_webhooks`]. Its docs say what is signed, where the id is taken from, whether it is signed, and how the
+//! provider retries. Facts are as of November 2026, from the providers' documentation or SDKs. Facts after
+//! **Reported:** come from third parties; they may be wrong, or change. No signature check depends on them.
 //!
-//! Any other scheme is described, as these are:
+//! Any other scheme can be described in the same way:
 //!
 //! ```
 //! use tower_webhook::identity::{IdSource, TypeSource};
@@ -36,33 +36,31 @@
 //! # }).unwrap();
 //! ```
 //!
-//! What no template describes is a closure, [`Custom`], or the trait itself.
+//! A scheme that no template describes is a closure, [`Custom`], or an implementation of the trait.
 //!
-//! Where the providers' own SDKs disagree, the schemes here are of one mind:
+//! Where the providers' own SDKs disagree, the schemes here follow the same rules:
 //!
-//! - Hex may be in either case, base64 has one spelling. The base64 of a secret may lack its padding.
-//! - A timestamp is digits without a sign or a leading zero, is there once, and may be too old or too far ahead. A tolerance of
-//!   zero is the very second; not to check is [`Tolerance::InsecureUnchecked`].
-//! - A prefix such as `sha256=` or `v1,` is demanded. In a list, what is of another version or cannot be decoded is passed over.
-//! - A header of the proof that comes twice is refused, even if both are equal.
-//! - A signed id in which a separator is followed by a number like a timestamp is refused: what is signed could be split in two ways.
+//! - Hex may be in either case; base64 has one spelling. The base64 of a secret may lack its padding.
+//! - A timestamp consists of digits without a sign or a leading zero, and occurs once. It may be neither too old nor
+//!   too far ahead. A tolerance of zero means the same second; [`Tolerance::InsecureUnchecked`] disables the check.
+//! - A prefix such as `sha256=` or `v1,` is required. In a list, elements of other versions, and those that cannot be
+//!   decoded, are skipped.
+//! - A header of the proof that occurs twice is refused, even if both values are equal.
+//! - A signed id that contains a separator followed by a number like a timestamp is refused: the signed text could be
+//!   split in two ways.
 
+mod body;
 mod custom;
 mod encoding;
-mod form_pairs;
-mod handshakes;
-mod hex;
-mod json;
 mod outgoing;
 mod presets;
 mod profile;
 mod proof;
 mod public_url;
-mod short;
+#[allow(clippy::module_inception, reason = "the trait is what this module is about")]
+mod scheme;
 mod template;
 mod timestamp;
-mod tolerance;
-mod verbs;
 mod verifying;
 
 pub use self::presets::*;
@@ -73,11 +71,10 @@ pub use self::{
     outgoing::Outgoing,
     profile::Profile,
     proof::Proof,
+    scheme::Scheme,
     template::{Template, TemplateBuilder},
-    tolerance::Tolerance,
-    verbs::Scheme,
+    timestamp::Tolerance,
     verifying::{Verified, verify},
 };
-pub use crate::head::Head;
-pub use crate::header_pattern::HeaderPattern;
+pub use crate::head::{Head, HeaderPattern};
 pub use crate::secrets::Algorithm;

@@ -8,27 +8,27 @@ use http::{HeaderName, HeaderValue, Request};
 use crate::error::{ConfigError, ConfigErrorKind};
 use crate::random;
 
-/// A message to be signed: the request as it is to be sent, but for what the scheme adds.
+/// A message to be signed: the request as it will be sent, without what the scheme adds.
 #[derive(Clone)]
 #[non_exhaustive]
 pub struct Outgoing {
-    /// The method, the URI, the headers that are there already, and the exact bytes of the body.
+    /// The method, the URI, the existing headers, and the exact bytes of the body.
     pub request: Request<Bytes>,
-    /// When it is signed; decides which secrets are active.
+    /// The time of signing. It decides which secrets are active.
     pub signed_at: SystemTime,
     /// The event's id, for schemes that sign one.
     pub id: String,
 }
 
 impl Outgoing {
-    /// A `POST` of this body, signed now, under an id of its own.
+    /// Creates a `POST` of this body, signed now, with a generated id.
     pub fn new(body: impl Into<Bytes>) -> Self {
         let mut request = Request::new(body.into());
         *request.method_mut() = http::Method::POST;
         Self { request, signed_at: SystemTime::now(), id: format!("msg_{:032x}", random::bits()) }
     }
 
-    /// The same message, signed at another time.
+    /// Sets the time of signing.
     #[must_use]
     pub fn signed_at(mut self, time: SystemTime) -> Self {
         self.signed_at = time;
@@ -44,10 +44,11 @@ impl Outgoing {
     /// Adds a header, or replaces it.
     ///
     /// # Errors
-    /// When the text does not fit a header.
+    /// If the text is not a valid header value.
     pub fn set_header(&mut self, name: &HeaderName, text: &str) -> Result<(), ConfigError> {
-        let value = HeaderValue::try_from(text)
-            .map_err(|_| ConfigError::new(ConfigErrorKind::Name, format!("{name}: this does not fit a header")))?;
+        let value = HeaderValue::try_from(text).map_err(|_| {
+            ConfigError::new(ConfigErrorKind::Name, format!("{name}: this is not a valid header value"))
+        })?;
         self.request.headers_mut().insert(name, value);
         Ok(())
     }
@@ -65,7 +66,7 @@ impl Outgoing {
         let since = self.signed_at.duration_since(UNIX_EPOCH);
         since
             .map(|since| since.as_millis())
-            .map_err(|_| ConfigError::new(ConfigErrorKind::Duration, "this was signed before 1970"))
+            .map_err(|_| ConfigError::new(ConfigErrorKind::Duration, "the time of signing is before 1970"))
     }
 }
 

@@ -5,7 +5,7 @@ use http::{HeaderName, StatusCode};
 use super::{HeaderPattern, Tolerance};
 use crate::identity::{IdSource, TypeSource};
 
-/// What is known of a provider, beside how it signs. The layer takes its defaults from it.
+/// Facts about a provider other than how it signs. The layer takes its defaults from them.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct Profile {
@@ -13,27 +13,28 @@ pub struct Profile {
     pub id: IdSource,
     /// Where an event's type is.
     pub event_type: TypeSource,
-    /// How long the sender waits for an answer; duplicates wait at most half of it.
+    /// How long the sender waits for a response. Duplicates wait at most half of it.
     pub sender_timeout: Option<Duration>,
-    /// How long the sender goes on retrying; a shorter retention is warned about.
+    /// How long the sender keeps retrying. The layer warns if the retention is shorter.
     pub retry_window: Option<Duration>,
-    /// How far the signed timestamp may be from now; `None` where there is none. Events must be remembered for longer than one
-    /// signature is accepted, or it could be replayed.
+    /// How far the signed timestamp may be from now; `None` if there is no timestamp. Events must be remembered for
+    /// longer than one signature is accepted, or it could be replayed.
     pub tolerance: Option<Tolerance>,
-    /// The largest body that it sends, where that is more than 1 MiB.
+    /// The largest body that the sender sends, if it is more than 1 MiB.
     pub body_limit: Option<usize>,
-    /// Its own headers, beside those of the signature: an inbox keeps them for the handlers.
+    /// The sender's own headers, other than those of the signature. An inbox keeps them for the handlers.
     pub own_headers: Vec<HeaderPattern>,
-    /// The headers that carry its signature or a token: an inbox never keeps them, even if they are its own.
+    /// The headers that carry the signature or a token. An inbox never keeps them, even if they match `own_headers`.
     pub proof_headers: Vec<HeaderName>,
-    /// What it is told when a delivery has no signature (default 401).
+    /// The status of a refusal if a delivery has no signature (default 401).
     pub unsigned_status: StatusCode,
-    /// What it is told when a signature cannot be read or does not match, or its timestamp is off (default 401).
+    /// The status of a refusal if a signature cannot be read or does not match, or if its timestamp is outside the
+    /// tolerance (default 401).
     pub forged_status: StatusCode,
 }
 
 impl Default for Profile {
-    /// JSON with a top-level `id` and `type`; nothing is known of the sender.
+    /// JSON with a top-level `id` and `type`, and no facts about the sender.
     fn default() -> Self {
         Self {
             id: IdSource::default(),
@@ -51,28 +52,28 @@ impl Default for Profile {
 }
 
 impl Profile {
-    /// The same profile of a sender that waits this long for an answer.
+    /// Sets how long the sender waits for a response.
     #[must_use]
     pub fn sender_timeout(mut self, timeout: Duration) -> Self {
         self.sender_timeout = Some(timeout);
         self
     }
 
-    /// The same profile of a sender that retries for this long.
+    /// Sets how long the sender keeps retrying.
     #[must_use]
     pub fn retry_window(mut self, window: Duration) -> Self {
         self.retry_window = Some(window);
         self
     }
 
-    /// The same profile of a scheme that checks its timestamps like this.
+    /// Sets how far the signed timestamp may be from now.
     #[must_use]
     pub fn tolerance(mut self, tolerance: impl Into<Tolerance>) -> Self {
         self.tolerance = Some(tolerance.into());
         self
     }
 
-    /// The same profile of a sender that has these headers of its own, too: [`own_headers`](Self#structfield.own_headers).
+    /// Adds headers of the sender's own: [`own_headers`](Self#structfield.own_headers).
     #[must_use]
     pub fn own_headers(mut self, headers: impl IntoIterator<Item = HeaderPattern>) -> Self {
         for header in headers {
@@ -83,7 +84,7 @@ impl Profile {
         self
     }
 
-    /// The same profile of a sender that proves itself with these headers, too: [`proof_headers`](Self#structfield.proof_headers).
+    /// Adds headers that carry the proof: [`proof_headers`](Self#structfield.proof_headers).
     #[must_use]
     pub fn proof_headers(mut self, headers: impl IntoIterator<Item = HeaderName>) -> Self {
         for header in headers {
@@ -94,14 +95,14 @@ impl Profile {
         self
     }
 
-    /// The same profile of a sender that is to be told this when there is no signature.
+    /// Sets the status of a refusal if a delivery has no signature.
     #[must_use]
     pub fn unsigned_status(mut self, status: StatusCode) -> Self {
         self.unsigned_status = status;
         self
     }
 
-    /// The same profile of a sender that is to be refused with this status, with a wrong signature or without one.
+    /// Sets the status of a refusal, both for a wrong signature and for a missing one.
     #[must_use]
     pub fn refusal_status(mut self, status: StatusCode) -> Self {
         self.unsigned_status = status;
@@ -109,21 +110,21 @@ impl Profile {
         self
     }
 
-    /// The same profile with ids from elsewhere.
+    /// Sets where an event's id is.
     #[must_use]
     pub fn id(mut self, id: IdSource) -> Self {
         self.id = id;
         self
     }
 
-    /// The same profile with types from elsewhere.
+    /// Sets where an event's type is.
     #[must_use]
     pub fn event_type(mut self, event_type: TypeSource) -> Self {
         self.event_type = event_type;
         self
     }
 
-    /// The same profile of a sender whose bodies may be this large.
+    /// Sets the largest body that the sender sends.
     #[must_use]
     pub fn body_limit(mut self, limit: usize) -> Self {
         self.body_limit = Some(limit);

@@ -3,25 +3,26 @@ use std::fmt;
 
 use http::Uri;
 
-use super::{Head, hex};
+use super::Head;
+use super::encoding::decode_hex;
 use crate::error::ConfigError;
 use crate::rejection::Rejection;
 
-/// The URL of an endpoint as its provider knows it, for schemes that sign it. A server behind a proxy cannot know it: it is
-/// configured.
+/// The URL of an endpoint as its provider knows it, for schemes that sign it. It is configured, since a server behind a
+/// proxy cannot know it.
 ///
-/// A URL without a path, `https://example.com`, takes the path and the query from each request; one with a path takes only
-/// the query; one with a query is taken as it is.
+/// A URL without a path, `https://example.com`, takes the path and the query from each request. A URL with a path takes
+/// only the query. A URL with a query is used as it is.
 #[derive(Clone)]
 pub(super) struct PublicUrl {
     text: Box<str>,
-    given: Given,
-    /// Characters that the sender does not escape in what it signs, though they are in the URL.
+    configured: Configured,
+    /// Characters that the sender does not escape in the signed text, though they are escaped in the URL.
     unescaped: &'static str,
 }
 
 #[derive(Clone, Copy)]
-enum Given {
+enum Configured {
     Origin,
     Path,
     Everything,
@@ -30,10 +31,10 @@ enum Given {
 impl PublicUrl {
     pub(super) fn new(text: &str) -> Result<Self, ConfigError> {
         let refused =
-            || ConfigError::scheme("the public url must read https://example.com/path, as the provider was told it");
+            || ConfigError::scheme("the public url must read https://example.com/path, as configured at the provider");
         if text.contains('#') {
             return Err(ConfigError::scheme(
-                "nobody sends a url's #fragment: write the public url without the #fragment",
+                "a url's #fragment is never sent: write the public url without the #fragment",
             ));
         }
         let uri: Uri = text.parse().map_err(|_| refused())?;
@@ -41,26 +42,26 @@ impl PublicUrl {
             return Err(refused());
         }
         let after_scheme = text.split_once("://").map_or("", |(_, rest)| rest);
-        let given = match (after_scheme.contains('/'), uri.query()) {
-            (_, Some(_)) => Given::Everything,
-            (true, None) => Given::Path,
-            (false, None) => Given::Origin,
+        let configured = match (after_scheme.contains('/'), uri.query()) {
+            (_, Some(_)) => Configured::Everything,
+            (true, None) => Configured::Path,
+            (false, None) => Configured::Origin,
         };
-        Ok(Self { text: text.into(), given, unescaped: "" })
+        Ok(Self { text: text.into(), configured, unescaped: "" })
     }
 
-    /// The same URL, for a sender that signs it with these characters unescaped.
-    pub(super) fn unescaping(mut self, characters: &'static str) -> Self {
+    /// Sets the characters that the sender does not escape in the signed text.
+    pub(super) fn with_unescaped(mut self, characters: &'static str) -> Self {
         self.unescaped = characters;
         self
     }
 
-    /// The URL that this request was sent to, as it is signed.
+    /// The URL that this request was sent to, as the sender signs it.
     ///
-    /// What is taken from the request must be what a URL can be: the server lets through more, and the beginning of a JSON body
-    /// could become the end of the query, where nothing that is signed stands between the two.
-    pub(super) fn of(&self, head: &Head<'_>) -> Result<Cow<'_, str>, Rejection> {
-        let url = self.sent_to(head);
+    /// The parts taken from the request must be a valid URL. The server lets more characters through, and if the signed
+    /// text has no separator there, the beginning of a JSON body could become the end of the query.
+    pub(super) fn for_request(&self, head: &Head<'_>) -> Result<Cow<'_, str>, Rejection> {
+        let url = self.request_url(head);
         if matches!(url, Cow::Owned(_)) && !head.uri().path_and_query().is_none_or(|rest| is_strict(rest.as_str())) {
             return Err(NOT_A_URL);
         }
@@ -70,12 +71,12 @@ impl PublicUrl {
         })
     }
 
-    fn sent_to(&self, head: &Head<'_>) -> Cow<'_, str> {
+    fn request_url(&self, head: &Head<'_>) -> Cow<'_, str> {
         let uri = head.uri();
-        match (self.given, uri.query()) {
-            (Given::Everything, _) | (Given::Path, None) => Cow::Borrowed(&self.text),
-            (Given::Path, Some(query)) => Cow::Owned(format!("{}?{query}", self.text)),
-            (Given::Origin, _) => {
+        match (self.configured, uri.query()) {
+            (Configured::Everything, _) | (Configured::Path, None) => Cow::Borrowed(&self.text),
+            (Configured::Path, Some(query)) => Cow::Owned(format!("{}?{query}", self.text)),
+            (Configured::Origin, _) => {
                 let rest = uri.path_and_query().map_or("/", http::uri::PathAndQuery::as_str);
                 Cow::Owned(format!("{}{rest}", self.text))
             }
@@ -84,21 +85,21 @@ impl PublicUrl {
 }
 
 const NOT_A_URL: Rejection = Rejection::malformed(
-    "the request's url has characters that must be escaped: if the sender has them in it, configure the url with its query",
+    "the request's url has characters that must be escaped: if the sender uses them, configure the url with its query",
 );
 
-/// Whether there is nothing in it but what RFC 3986 allows in a path and a query.
+/// Whether the text contains only characters that RFC 3986 allows in a path and a query.
 fn is_strict(text: &str) -> bool {
     text.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"-._~!$&'()*+,;=:@/?%".contains(&byte))
 }
 
-/// `text` with the escapes of these characters undone, and all others left.
+/// Decodes the escapes of these characters, and leaves all others.
 fn unescape(text: &str, characters: &str) -> String {
     let mut plain = String::with_capacity(text.len());
     let mut rest = text;
     while let Some((before, after)) = rest.split_once('%') {
         plain.push_str(before);
-        let byte = after.get(..2).and_then(|digits| hex::decode(digits.as_bytes()));
+        let byte = after.get(..2).and_then(|digits| decode_hex(digits.as_bytes()));
         match byte.map(|[byte]| char::from(byte)).filter(|character| characters.contains(*character)) {
             Some(character) => {
                 plain.push(character);
@@ -114,7 +115,7 @@ fn unescape(text: &str, characters: &str) -> String {
 }
 
 impl fmt::Debug for PublicUrl {
-    /// It may contain a password.
+    /// Omits the URL, which may contain a password.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("PublicUrl")
     }
@@ -138,7 +139,7 @@ mod tests {
         ] {
             let (parts, ()) = http::Request::builder().uri(request).body(()).expect("a request").into_parts();
             let head = Head::new(&parts, SystemTime::UNIX_EPOCH);
-            assert_eq!(PublicUrl::new(given).expect("a url").of(&head).expect("a url"), expected);
+            assert_eq!(PublicUrl::new(given).expect("a url").for_request(&head).expect("a url"), expected);
         }
     }
 
@@ -149,9 +150,9 @@ mod tests {
             let (parts, ()) = request.into_parts();
             let head = Head::new(&parts, SystemTime::UNIX_EPOCH);
             for given in ["https://a.example", "https://a.example/hook"] {
-                assert!(PublicUrl::new(given).expect("a url").of(&head).is_err(), "{query}");
+                assert!(PublicUrl::new(given).expect("a url").for_request(&head).is_err(), "{query}");
             }
-            assert!(PublicUrl::new("https://a.example/hook?x=1").expect("a url").of(&head).is_ok());
+            assert!(PublicUrl::new("https://a.example/hook?x=1").expect("a url").for_request(&head).is_ok());
         }
     }
 

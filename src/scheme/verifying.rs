@@ -9,7 +9,7 @@ use crate::identity::Coverage;
 use crate::rejection::{Rejection, RejectionKind};
 use crate::secrets::{Algorithm, Found, Key, Mac, Prepared, SecretSet, Signature, Tag};
 
-/// What a successful verification tells.
+/// The result of a successful verification.
 #[derive(Clone)]
 pub struct Verified {
     secret: Arc<Prepared>,
@@ -19,8 +19,8 @@ pub struct Verified {
 }
 
 impl Verified {
-    fn of(secret: Arc<Prepared>, proof: &mut Proof) -> Self {
-        // A token says nothing of what it comes with, whatever the proof is of.
+    fn new(secret: Arc<Prepared>, proof: &mut Proof) -> Self {
+        // A token proves nothing about the message it comes with, whatever the proof covers.
         let coverage = match secret.key.algorithm() {
             Algorithm::Token => Coverage::Nothing,
             _ => proof.coverage(),
@@ -44,19 +44,19 @@ impl Verified {
         &self.secret
     }
 
-    /// When the sender signed, where the scheme says.
+    /// The time at which the sender signed, if the scheme has a timestamp.
     #[must_use]
     pub fn signed_at(&self) -> Option<SystemTime> {
         self.signed_at
     }
 
-    /// The event's id, where the scheme itself takes it out of what is signed.
+    /// The event's id, if the scheme itself extracts it from the signed content.
     #[must_use]
     pub fn id(&self) -> Option<&str> {
         self.id.as_deref()
     }
 
-    /// Whether every byte of the body is signed: not so with a token, nor where only some fields are.
+    /// Whether every byte of the body is signed. `false` for a token, and for schemes that sign only some fields.
     #[must_use]
     pub fn covers_body(&self) -> bool {
         self.coverage == Coverage::Body
@@ -77,10 +77,10 @@ impl fmt::Debug for Verified {
     }
 }
 
-/// Verifies a delivery whose body is already there, for use without the layer.
+/// Verifies a delivery whose body has already arrived, for use without the layer.
 ///
 /// # Errors
-/// The [`Rejection`] that the layer would have refused it with.
+/// The [`Rejection`] with which the layer would have refused it.
 pub async fn verify(scheme: &(impl Scheme + ?Sized), head: &Head<'_>, body: &[u8]) -> Result<Verified, Rejection> {
     let proof = scheme.read(head)?;
     proof.check()?;
@@ -95,26 +95,26 @@ pub async fn verify(scheme: &(impl Scheme + ?Sized), head: &Head<'_>, body: &[u8
 /// A verification that is fed with the body while it arrives.
 #[expect(clippy::large_enum_variant, reason = "nearly always the large one, and it stays in its place")]
 pub(crate) enum Verifying {
-    Fed(Trial),
-    /// What is claimed is in the body: to be read, and proved, once all of it is here.
-    Waiting(Arc<SecretSet>),
+    Incremental(ProofCheck),
+    /// The claim is in the body, and is read and checked once the whole body has arrived.
+    AwaitingBody(Arc<SecretSet>),
 }
 
 impl Verifying {
     pub(crate) fn start(proof: Proof, secrets: &Arc<SecretSet>, now: SystemTime) -> Result<Self, Rejection> {
         match proof.is_in_body() {
-            true => Ok(Self::Waiting(secrets.clone())),
-            false => Trial::start(proof, secrets, now).map(Self::Fed),
+            true => Ok(Self::AwaitingBody(secrets.clone())),
+            false => ProofCheck::start(proof, secrets, now).map(Self::Incremental),
         }
     }
 
     pub(crate) fn feed(&mut self, chunk: &[u8]) {
-        if let Self::Fed(trial) = self {
-            trial.feed(chunk);
+        if let Self::Incremental(check) = self {
+            check.feed(chunk);
         }
     }
 
-    /// Judges the delivery, now that the whole body is here.
+    /// Finishes the verification, after the whole body has arrived.
     pub(crate) fn finish(
         &mut self,
         scheme: &(impl Scheme + ?Sized),
@@ -122,21 +122,21 @@ impl Verifying {
         body: &[u8],
     ) -> Result<Verified, Rejection> {
         match self {
-            Self::Fed(trial) => trial.finish(body),
-            Self::Waiting(secrets) => {
+            Self::Incremental(check) => check.finish(body),
+            Self::AwaitingBody(secrets) => {
                 let mut first: Option<Verified> = None;
                 for proof in scheme.read_body(head, body)? {
                     proof.check()?;
-                    // Asked twice, it still does not say what is signed.
+                    // The scheme has seen the body and still does not say what is signed.
                     if proof.is_in_body() {
                         return Err(RejectionKind::UnsupportedSignature.into());
                     }
-                    let mut trial = Trial::start(proof, secrets, head.now())?;
-                    trial.feed(body);
-                    let verified = trial.finish(body)?;
+                    let mut check = ProofCheck::start(proof, secrets, head.now())?;
+                    check.feed(body);
+                    let verified = check.finish(body)?;
                     let coverage = verified.coverage;
                     let first = first.get_or_insert(verified);
-                    // All of them hold, so one that covers the body is enough.
+                    // All proofs hold, so one that covers the body is enough.
                     first.coverage = first.coverage.max(coverage);
                 }
                 first.ok_or(RejectionKind::MissingSignature.into())
@@ -145,18 +145,18 @@ impl Verifying {
     }
 }
 
-/// One proof on trial: one MAC per active secret.
-pub(crate) struct Trial {
+/// The check of one proof: one MAC per active secret.
+pub(crate) struct ProofCheck {
     proof: Proof,
-    /// On the heap, though mostly one: MACs are large, and stay where they were made.
+    /// On the heap, though there is mostly one: MACs are large, and stay where they were created.
     keys: Vec<(Arc<Prepared>, Option<Mac>)>,
-    otherwise: Option<Box<Trial>>,
+    alternative: Option<Box<ProofCheck>>,
 }
 
-impl Trial {
+impl ProofCheck {
     fn start(mut proof: Proof, secrets: &SecretSet, now: SystemTime) -> Result<Self, Rejection> {
-        let otherwise =
-            proof.take_otherwise().map(|other| Self::start(*other, secrets, now).map(Box::new)).transpose()?;
+        let alternative =
+            proof.take_alternative().map(|other| Self::start(*other, secrets, now).map(Box::new)).transpose()?;
         let mut keys = Vec::with_capacity(1);
         for secret in secrets.prepared(now) {
             keys.push((secret.clone(), secret.key.start()));
@@ -166,43 +166,45 @@ impl Trial {
         }
         let [before, ..] = proof.message(&[]);
         keys.iter_mut().filter_map(|(_, mac)| mac.as_mut()).for_each(|mac| mac.feed(before));
-        Ok(Self { proof, keys, otherwise })
+        Ok(Self { proof, keys, alternative })
     }
 
     fn feed(&mut self, chunk: &[u8]) {
         if self.proof.covers_body() {
             self.keys.iter_mut().filter_map(|(_, mac)| mac.as_mut()).for_each(|mac| mac.feed(chunk));
         }
-        if let Some(otherwise) = &mut self.otherwise {
-            otherwise.feed(chunk);
+        if let Some(alternative) = &mut self.alternative {
+            alternative.feed(chunk);
         }
     }
 
-    /// Compares every signature with every key's. No early exit: how long it takes does not tell which of them matched.
+    /// Compares every signature with every key's MAC. There is no early exit, so the time does not reveal which of them
+    /// matched.
     fn finish(&mut self, body: &[u8]) -> Result<Verified, Rejection> {
         let mut found = None;
         for (secret, mac) in self.keys.drain(..) {
-            // Which secret it was is known to whoever signed; which signature, and where they differ, is not told.
+            // The sender knows which secret it signed with. Which signature matched, and where others differ, stays
+            // hidden.
             if bool::from(matches(&self.proof, &secret.key, mac, body)) && found.is_none() {
                 found = Some(secret);
             }
         }
-        match (found, &mut self.otherwise) {
-            (Some(secret), _) => Ok(Verified::of(secret, &mut self.proof)),
-            (None, Some(otherwise)) => otherwise.finish(body),
+        match (found, &mut self.alternative) {
+            (Some(secret), _) => Ok(Verified::new(secret, &mut self.proof)),
+            (None, Some(alternative)) => alternative.finish(body),
             (None, None) => Err(RejectionKind::SignatureMismatch.into()),
         }
     }
 }
 
-/// Whether one of the proof's signatures is this key's.
+/// Whether one of the proof's signatures matches this key.
 fn matches(proof: &Proof, key: &Key, mac: Option<Mac>, body: &[u8]) -> Choice {
     let message = proof.message(body);
     let computed = mac.map(|mut mac| {
         mac.feed(message[2]);
         mac.finish()
     });
-    let own = computed.as_ref().or(key.token());
+    let own = computed.as_ref().or(key.token_digest());
     proof.signatures().fold(Choice::from(0), |matched, signature| {
         matched
             | match (signature, own) {
@@ -214,7 +216,7 @@ fn matches(proof: &Proof, key: &Key, mac: Option<Mac>, body: &[u8]) -> Choice {
     })
 }
 
-/// In constant time. By words, because `subtle` would go through slices byte by byte.
+/// Compares in constant time, by words, since `subtle` would compare slices byte by byte.
 fn are_equal(one: &Tag, other: &Tag) -> Choice {
     let (one, _) = one.as_chunks();
     let (other, _) = other.as_chunks();

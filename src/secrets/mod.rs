@@ -1,7 +1,7 @@
 //! The secrets that deliveries are verified with.
 //!
 //! A scheme takes one secret, several that rotate, or a lookup per tenant. The rotating set can be replaced while
-//! requests are running, and a secret may carry the time at which it stops counting:
+//! requests are running, and a secret may carry the time at which it expires:
 //!
 //! ```
 //! use std::time::{Duration, SystemTime};
@@ -19,25 +19,24 @@
 //! # Ok::<(), tower_webhook::ConfigError>(())
 //! ```
 
-mod algorithm;
-mod input;
 mod key;
-mod lookup_slots;
+mod optional;
 mod secret;
+#[allow(clippy::module_inception, reason = "the secrets of a scheme are what this module is about")]
+mod secrets;
 mod set;
 mod tenant_cache;
-mod tenant_keys;
 mod tenants;
 
 pub use self::{
-    algorithm::Algorithm,
-    input::{IntoSecrets, SecretsInput},
-    key::Key,
+    key::{Algorithm, Key},
     secret::Secret,
-    set::{SecretSet, Secrets},
+    secrets::{IntoSecrets, Secrets, SecretsInput},
+    set::SecretSet,
     tenants::TenantSecrets,
 };
 pub(crate) use self::{
     key::{Mac, Signature, Tag},
-    set::{Found, Lookup, Prepared, Snapshot},
+    secrets::Found,
+    set::{Lookup, Prepared},
 };

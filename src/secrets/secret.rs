@@ -8,7 +8,7 @@ use crate::error::{ConfigError, ConfigErrorKind};
 
 /// One secret as the provider shows it, with a label for telemetry and, while it is being rotated out, an expiry.
 ///
-/// It never prints, and its memory is overwritten when it is dropped.
+/// A secret never prints, and its memory is overwritten when it is dropped.
 #[derive(Clone)]
 pub struct Secret {
     text: Zeroizing<String>,
@@ -20,30 +20,30 @@ impl Secret {
     /// Takes the secret's text exactly as given.
     ///
     /// # Errors
-    /// When it is empty or blank, since a MAC accepts an empty key, or begins or ends with white space, which is
-    /// nearly always a line break copied along with it.
+    /// If the text is empty or blank, since a MAC accepts an empty key. Also if it begins or ends with white space,
+    /// which is nearly always a line break copied along with it.
     pub fn new(text: impl Into<String>) -> Result<Self, ConfigError> {
         let text = Zeroizing::new(text.into());
         let trimmed = text.trim_matches(is_invisible);
         if trimmed.is_empty() {
-            return Err(refused("the secret is empty: set it to what the sender signs with"));
+            return Err(invalid("the secret is empty: set it to what the sender signs with"));
         }
         if trimmed.len() != text.len() {
-            return Err(refused(
+            return Err(invalid(
                 "the secret begins or ends with white space: remove it, a line break may have been copied",
             ));
         }
         Ok(Self { text, label: None, expires_at: None })
     }
 
-    /// What telemetry calls this secret. Unlabelled secrets are called by their position, from `1`.
+    /// Sets the secret's name in telemetry. Unlabelled secrets are named by their position, from `1`.
     #[must_use]
     pub fn label(mut self, label: impl Into<Arc<str>>) -> Self {
         self.label = Some(label.into());
         self
     }
 
-    /// From this moment of the wall clock on, the secret no longer counts.
+    /// Deactivates the secret from this moment of the wall clock on.
     #[must_use]
     pub fn expires_at(mut self, time: SystemTime) -> Self {
         self.expires_at = Some(time);
@@ -72,12 +72,13 @@ impl fmt::Debug for Secret {
     }
 }
 
-/// White space, and what a copied text may begin or end with unseen: zero-width characters and the byte order mark.
+/// Whether a copied text may begin or end with this character unseen: white space, zero-width characters and the byte
+/// order mark.
 fn is_invisible(character: char) -> bool {
     character.is_whitespace() || matches!(character, '\u{200b}'..='\u{200f}' | '\u{2060}' | '\u{feff}')
 }
 
-fn refused(message: &str) -> ConfigError {
+fn invalid(message: &str) -> ConfigError {
     ConfigError::new(ConfigErrorKind::Secret, message)
 }
 

@@ -4,116 +4,20 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::time::SystemTime;
 
-use arc_swap::{ArcSwap, Guard};
-
-use super::input::{self, IntoSecrets, SecretsInput};
-use super::tenants::TenantSecrets;
 use super::{Key, Secret};
 use crate::error::{ConfigError, ConfigErrorKind};
-use crate::head::Head;
 use crate::rejection::Rejection;
 
-/// The most secrets that may be active at once: every one of them costs a MAC per delivery.
+/// The most secrets that may be active at once. Each of them costs a MAC per delivery.
 const MOST_SECRETS: usize = 8;
 
-/// How a scheme turns the text of a secret into key material.
+/// Turns the text of a secret into key material, as the scheme defines it.
 pub(super) type Prepare = dyn Fn(&str) -> Result<Key, ConfigError> + Send + Sync;
-
-/// The secrets of one scheme: a set that rotates, or a lookup per tenant. Clones share it.
-#[derive(Clone)]
-pub struct Secrets {
-    prepare: Arc<Prepare>,
-    source: Source,
-}
-
-#[derive(Clone)]
-enum Source {
-    Set(Arc<ArcSwap<SecretSet>>),
-    Tenants(TenantSecrets),
-}
-
-impl Secrets {
-    /// The secrets of a scheme that makes key material of their text with `prepare`.
-    ///
-    /// # Errors
-    /// When there is no secret, more than eight, two under one label, or one that `prepare` refuses.
-    pub fn new(
-        input: impl IntoSecrets,
-        prepare: impl Fn(&str) -> Result<Key, ConfigError> + Send + Sync + 'static,
-    ) -> Result<Self, ConfigError> {
-        let prepare: Arc<Prepare> = Arc::new(prepare);
-        let source = match input.into_secrets()? {
-            SecretsInput::Set(secrets) => {
-                Source::Set(Arc::new(ArcSwap::from_pointee(SecretSet::new(&secrets, &*prepare)?)))
-            }
-            SecretsInput::Tenants(tenants) => Source::Tenants(tenants),
-        };
-        Ok(Self { prepare, source })
-    }
-
-    /// Replaces the whole set. A delivery that is under way goes on with the set that it began with.
-    ///
-    /// # Errors
-    /// As [`Secrets::new`]; the set in use is then left alone. Also when the secrets come from a lookup.
-    pub fn replace<T>(&self, secrets: impl IntoIterator<Item = T>) -> Result<(), ConfigError>
-    where
-        T: TryInto<Secret>,
-        ConfigError: From<T::Error>,
-    {
-        let Source::Set(current) = &self.source else {
-            return Err(refused("these secrets come from a lookup: change what it answers, and call forget"));
-        };
-        let secrets = input::collect(secrets)?;
-        current.store(Arc::new(SecretSet::new(&secrets, &*self.prepare)?));
-        Ok(())
-    }
-
-    /// The set in use now; `None` when the secrets come from a lookup.
-    #[must_use]
-    pub fn current(&self) -> Option<Arc<SecretSet>> {
-        match &self.source {
-            Source::Set(current) => Some(current.load_full()),
-            Source::Tenants(_) => None,
-        }
-    }
-
-    /// The secrets for the delivery with this head, or the question to the lookup.
-    pub(crate) fn begin(&self, head: &Head<'_>) -> Result<Found, Rejection> {
-        match &self.source {
-            Source::Set(current) => Ok(Found::Now(current.load())),
-            Source::Tenants(tenants) => tenants.begin(head, &self.prepare).map(Found::Later),
-        }
-    }
-}
-
-/// Secrets at hand, or still to be looked up.
-pub(crate) enum Found {
-    Now(Guard<Arc<SecretSet>>),
-    Later(Lookup),
-}
-
-/// A question to a tenants' lookup.
-pub(crate) type Lookup = Pin<Box<dyn Future<Output = Result<Snapshot, Rejection>> + Send>>;
-
-impl fmt::Debug for Secrets {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match &self.source {
-            Source::Set(current) => f.debug_tuple("Secrets").field(&*current.load()).finish(),
-            Source::Tenants(tenants) => f.debug_tuple("Secrets").field(tenants).finish(),
-        }
-    }
-}
-
-/// The secrets that were looked up for one delivery, and the tenant that they belong to, if to one.
-pub(crate) struct Snapshot {
-    pub(crate) set: Arc<SecretSet>,
-    pub(crate) tenant: Option<Arc<str>>,
-}
 
 /// An immutable set of prepared secrets.
 pub struct SecretSet(Box<[Arc<Prepared>]>);
 
-/// One secret, ready to verify with.
+/// One secret with its key, ready to verify with.
 pub(crate) struct Prepared {
     pub(crate) label: Box<str>,
     pub(crate) key: Key,
@@ -123,33 +27,33 @@ pub(crate) struct Prepared {
 impl SecretSet {
     pub(super) fn new(secrets: &[Secret], prepare: &Prepare) -> Result<Self, ConfigError> {
         if secrets.is_empty() {
-            return Err(refused("no secret was given: deliveries cannot be verified without one"));
+            return Err(invalid("no secret was given: deliveries cannot be verified without one"));
         }
         if secrets.len() > MOST_SECRETS {
-            return Err(refused("more than 8 secrets were given: remove those that no sender uses any more"));
+            return Err(invalid("more than 8 secrets were given: remove those that no sender uses any more"));
         }
         let prepared =
             secrets.iter().enumerate().map(|(index, secret)| Prepared::new(index, secret, prepare).map(Arc::new));
         let prepared: Box<[Arc<Prepared>]> = prepared.collect::<Result<_, _>>()?;
         let labels: std::collections::HashSet<_> = prepared.iter().map(|secret| &secret.label).collect();
         if labels.len() != prepared.len() {
-            return Err(refused("two secrets have one label: telemetry could not tell them apart"));
+            return Err(invalid("two secrets have one label: telemetry could not tell them apart"));
         }
         Ok(Self(prepared))
     }
 
-    /// The label and the key of every secret that counts at `now`.
+    /// The label and the key of every secret that is active at `now`.
     pub fn active(&self, now: SystemTime) -> impl Iterator<Item = (&str, &Key)> {
         self.prepared(now).map(|secret| (&*secret.label, &secret.key))
     }
 
-    /// The key of the first secret that counts at `now`: what a sender signs with that sends one signature.
+    /// The key of the first secret that is active at `now`. A sender with room for one signature signs with it.
     ///
     /// # Errors
-    /// When every secret has expired.
+    /// If every secret has expired.
     pub fn first_active(&self, now: SystemTime) -> Result<&Key, ConfigError> {
         let mut active = self.active(now);
-        active.next().map(|(_, key)| key).ok_or_else(|| refused("every secret has expired: there is none to sign with"))
+        active.next().map(|(_, key)| key).ok_or_else(|| invalid("every secret has expired: there is none to sign with"))
     }
 
     pub(crate) fn prepared(&self, now: SystemTime) -> impl Iterator<Item = &Arc<Prepared>> {
@@ -170,6 +74,15 @@ impl fmt::Debug for SecretSet {
     }
 }
 
-fn refused(message: &str) -> ConfigError {
+/// The secrets that were looked up for one delivery, and the tenant that goes into the event's key, if any.
+pub(crate) struct Snapshot {
+    pub(crate) set: Arc<SecretSet>,
+    pub(crate) tenant: Option<Arc<str>>,
+}
+
+/// A pending lookup of a tenant's secrets.
+pub(crate) type Lookup = Pin<Box<dyn Future<Output = Result<Snapshot, Rejection>> + Send>>;
+
+pub(super) fn invalid(message: &str) -> ConfigError {
     ConfigError::new(ConfigErrorKind::Secrets, message)
 }

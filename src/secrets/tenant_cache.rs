@@ -1,17 +1,20 @@
-//! What is known of tenants: bounded, unknown names apart from known ones, and one lookup per tenant at a time.
+//! Caches the results of tenant lookups. The cache is bounded, keeps unknown tenants apart from known ones, and runs
+//! one lookup per tenant at a time.
 
 use std::collections::{HashMap, VecDeque};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 
 use tokio::sync::OwnedMutexGuard;
 use tokio::time::Instant;
 
-use super::tenant_keys::TenantKeys;
+use super::Secret;
+use super::set::{Prepare, SecretSet};
 use crate::clock::LONGEST;
+use crate::error::ConfigError;
 
-/// A tenant's secrets, or that there is no such tenant.
-pub(super) type Known = Option<Arc<TenantKeys>>;
+/// A cached tenant's secrets; `None` if the lookup does not know the tenant.
+pub(super) type CachedKeys = Option<Arc<TenantKeys>>;
 
 pub(super) struct TenantCache {
     time: Duration,
@@ -19,16 +22,16 @@ pub(super) struct TenantCache {
 }
 
 struct Inner {
-    known: Bounded<Arc<TenantKeys>>,
-    unknown: Bounded<()>,
-    flights: HashMap<Arc<str>, Shared>,
-    /// Counts what was forgotten: an answer that was asked for before is not remembered after.
-    forgotten: u64,
+    known: BoundedMap<Arc<TenantKeys>>,
+    unknown: BoundedMap<()>,
+    flights: HashMap<Arc<str>, FlightState>,
+    /// Incremented by every `forget`. A lookup that began in an earlier generation is not cached.
+    generation: u64,
 }
 
-/// The turn that concurrent lookups of one tenant take, and how many share it.
+/// The mutex that concurrent lookups of one tenant share, and the number of its users.
 #[derive(Default)]
-struct Shared {
+struct FlightState {
     turn: Arc<tokio::sync::Mutex<()>>,
     users: usize,
 }
@@ -36,35 +39,35 @@ struct Shared {
 impl TenantCache {
     pub(super) fn new(capacity: usize, time: Duration) -> Self {
         let inner = Inner {
-            known: Bounded::new(capacity),
-            unknown: Bounded::new(capacity),
+            known: BoundedMap::new(capacity),
+            unknown: BoundedMap::new(capacity),
             flights: HashMap::new(),
-            forgotten: 0,
+            generation: 0,
         };
         Self { time: time.min(LONGEST), inner: Mutex::new(inner) }
     }
 
-    pub(super) fn get(&self, tenant: &str) -> Option<Known> {
+    pub(super) fn get(&self, tenant: &str) -> Option<CachedKeys> {
         let now = Instant::now();
         let inner = self.lock();
         let known = inner.known.get(tenant, now).cloned().map(Some);
         known.or_else(|| inner.unknown.get(tenant, now).map(|()| None))
     }
 
-    /// Whether the last answer was that there is such a tenant, even if it has expired or was forgotten since.
+    /// Whether the last lookup found this tenant, even if its entry has expired or was forgotten since.
     pub(super) fn found_before(&self, tenant: &str) -> bool {
         self.lock().known.entries.contains_key(tenant)
     }
 
-    pub(super) fn forgotten(&self) -> u64 {
-        self.lock().forgotten
+    pub(super) fn generation(&self) -> u64 {
+        self.lock().generation
     }
 
-    /// Remembers an answer, unless something was forgotten since [`TenantCache::forgotten`] said `asked`.
-    pub(super) fn put(&self, tenant: &Arc<str>, known: Known, asked: u64) {
+    /// Caches a result, unless the generation has changed since its lookup began in `generation`.
+    pub(super) fn put(&self, tenant: &Arc<str>, known: CachedKeys, generation: u64) {
         let until = Instant::now() + self.time;
         let mut inner = self.lock();
-        if inner.forgotten != asked {
+        if inner.generation != generation {
             return;
         }
         inner.known.remove(tenant);
@@ -77,17 +80,17 @@ impl TenantCache {
 
     pub(super) fn forget(&self, tenant: &str) {
         let mut inner = self.lock();
-        inner.forgotten += 1;
+        inner.generation += 1;
         inner.known.clear(tenant);
         inner.unknown.remove(tenant);
     }
 
-    /// The flight that every concurrent lookup of `tenant` shares.
-    pub(super) fn flight(self: &Arc<Self>, tenant: &Arc<str>) -> Flight {
+    /// Joins the single flight that all concurrent lookups of `tenant` share.
+    pub(super) fn flight(self: &Arc<Self>, tenant: &Arc<str>) -> SingleFlight {
         let mut inner = self.lock();
         let shared = inner.flights.entry(tenant.clone()).or_default();
         shared.users += 1;
-        Flight { cache: self.clone(), tenant: tenant.clone(), turn: shared.turn.clone() }
+        SingleFlight { cache: self.clone(), tenant: tenant.clone(), turn: shared.turn.clone() }
     }
 
     fn lock(&self) -> MutexGuard<'_, Inner> {
@@ -95,19 +98,19 @@ impl TenantCache {
     }
 }
 
-pub(super) struct Flight {
+pub(super) struct SingleFlight {
     cache: Arc<TenantCache>,
     tenant: Arc<str>,
     turn: Arc<tokio::sync::Mutex<()>>,
 }
 
-impl Flight {
+impl SingleFlight {
     pub(super) async fn turn(&self) -> OwnedMutexGuard<()> {
         self.turn.clone().lock_owned().await
     }
 }
 
-impl Drop for Flight {
+impl Drop for SingleFlight {
     fn drop(&mut self) {
         let mut inner = self.cache.lock();
         let Some(shared) = inner.flights.get_mut(&self.tenant) else { return };
@@ -118,8 +121,8 @@ impl Drop for Flight {
     }
 }
 
-/// A map that forgets its oldest entry when it is full.
-struct Bounded<T> {
+/// A map that evicts its oldest entry when it is full.
+struct BoundedMap<T> {
     capacity: usize,
     entries: HashMap<Arc<str>, Entry<T>>,
     order: VecDeque<(Arc<str>, u64)>,
@@ -127,14 +130,14 @@ struct Bounded<T> {
 }
 
 struct Entry<T> {
-    /// Empty once it was forgotten: the name alone stays.
+    /// `None` once the value was forgotten; the name stays.
     value: Option<T>,
     until: Instant,
-    /// Its place in the order, which tells it from an earlier entry of the same name.
-    place: u64,
+    /// The entry's position in `order`. It tells this entry from an earlier one of the same name.
+    sequence: u64,
 }
 
-impl<T> Bounded<T> {
+impl<T> BoundedMap<T> {
     fn new(capacity: usize) -> Self {
         Self { capacity: capacity.max(1), entries: HashMap::new(), order: VecDeque::new(), inserted: 0 }
     }
@@ -145,15 +148,15 @@ impl<T> Bounded<T> {
 
     fn insert(&mut self, tenant: Arc<str>, value: T, until: Instant) {
         while self.order.len() >= self.capacity {
-            let Some((oldest, place)) = self.order.pop_front() else { break };
-            // A tenant that was put again since has a younger place in the order.
-            if self.entries.get(&oldest).is_some_and(|entry| entry.place == place) {
+            let Some((oldest, sequence)) = self.order.pop_front() else { break };
+            // A tenant that was inserted again since has a later position in the order.
+            if self.entries.get(&oldest).is_some_and(|entry| entry.sequence == sequence) {
                 self.entries.remove(&oldest);
             }
         }
         self.inserted += 1;
         self.order.push_back((tenant.clone(), self.inserted));
-        self.entries.insert(tenant, Entry { value: Some(value), until, place: self.inserted });
+        self.entries.insert(tenant, Entry { value: Some(value), until, sequence: self.inserted });
     }
 
     fn clear(&mut self, tenant: &str) {
@@ -167,8 +170,44 @@ impl<T> Bounded<T> {
     }
 }
 
+/// The secrets of one tenant as the lookup returned them, and the keys that each scheme made from them.
+///
+/// Two schemes may share one lookup and decode the same text differently, so one scheme's keys are of no use to the
+/// other.
+pub(super) struct TenantKeys {
+    secrets: Vec<Secret>,
+    prepared: Mutex<Vec<SchemeKeys>>,
+}
+
+/// One scheme's keys. The weak reference keeps the closure's address from being reused while the keys are cached.
+struct SchemeKeys {
+    scheme: Weak<Prepare>,
+    set: Arc<SecretSet>,
+}
+
+impl TenantKeys {
+    pub(super) fn new(secrets: Vec<Secret>) -> Self {
+        Self { secrets, prepared: Mutex::default() }
+    }
+
+    /// Returns the keys that the scheme with this closure makes from the secrets. They are made once per scheme.
+    pub(super) fn keys_for(&self, prepare: &Arc<Prepare>) -> Result<Arc<SecretSet>, ConfigError> {
+        let scheme = Arc::downgrade(prepare);
+        let mut prepared = self.prepared.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(found) = prepared.iter().find(|keys| keys.scheme.ptr_eq(&scheme)) {
+            return Ok(found.set.clone());
+        }
+        let set = Arc::new(SecretSet::new(&self.secrets, &**prepare)?);
+        prepared.retain(|keys| keys.scheme.strong_count() > 0);
+        prepared.push(SchemeKeys { scheme, set: set.clone() });
+        Ok(set)
+    }
+}
+
 #[cfg(test)]
 mod tests {
+    use crate::secrets::{Algorithm, Key};
+
     use super::*;
 
     fn cache(capacity: usize) -> Arc<TenantCache> {
@@ -227,5 +266,29 @@ mod tests {
         assert_eq!(cache.lock().flights.len(), 1);
         drop(second);
         assert!(cache.lock().flights.is_empty());
+    }
+
+    fn scheme(algorithm: Algorithm) -> Arc<Prepare> {
+        Arc::new(move |text: &str| Key::new(algorithm, text.as_bytes()))
+    }
+
+    #[test]
+    fn each_scheme_makes_its_own_keys_once() {
+        let keys = TenantKeys::new(vec![Secret::new("s").expect("valid")]);
+        let (one, other) = (scheme(Algorithm::HmacSha256), scheme(Algorithm::Token));
+        let first = keys.keys_for(&one).expect("a key");
+        assert!(Arc::ptr_eq(&first, &keys.keys_for(&one).expect("a key")));
+        let now = std::time::SystemTime::now();
+        let of_other = keys.keys_for(&other).expect("a key");
+        assert_eq!(of_other.first_active(now).expect("active").algorithm(), Algorithm::Token);
+    }
+
+    #[test]
+    fn keys_of_dropped_schemes_do_not_pile_up() {
+        let keys = TenantKeys::new(vec![Secret::new("s").expect("valid")]);
+        for _ in 0..100 {
+            keys.keys_for(&scheme(Algorithm::HmacSha256)).expect("a key");
+        }
+        assert_eq!(keys.prepared.lock().expect("no panic under the lock").len(), 1);
     }
 }

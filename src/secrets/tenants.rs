@@ -7,13 +7,12 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use tokio::runtime::Handle;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::{Instant, timeout_at};
 
-use super::lookup_slots::LookupSlots;
-use super::set::{Lookup, Prepare, SecretSet};
-use super::tenant_cache::{Known, TenantCache};
-use super::tenant_keys::TenantKeys;
-use super::{Secret, Snapshot};
+use super::Secret;
+use super::set::{Lookup, Prepare, SecretSet, Snapshot};
+use super::tenant_cache::{CachedKeys, TenantCache, TenantKeys};
 use crate::clock::LONGEST;
 use crate::head::Head;
 use crate::key::is_name;
@@ -21,30 +20,31 @@ use crate::rejection::{Rejection, RejectionKind};
 use crate::telemetry;
 
 type LookupError = Box<dyn Error + Send + Sync>;
-type Keys = Result<Option<Arc<SecretSet>>, LookupError>;
+type FindResult = Result<Option<Arc<SecretSet>>, LookupError>;
 type TenantOf = dyn Fn(&Head<'_>) -> Option<String> + Send + Sync;
-type LookupAnswer = Pin<Box<dyn Future<Output = Result<Option<Vec<Secret>>, LookupError>> + Send>>;
+type LookupFuture = Pin<Box<dyn Future<Output = Result<Option<Vec<Secret>>, LookupError>> + Send>>;
 
-/// How many lookups may run at once unless the builder says otherwise.
+/// The most lookups that run at once, unless the builder sets another limit.
 const MOST_LOOKUPS: usize = 32;
 
-/// Secrets looked up per request, for routes that serve many tenants.
+/// Secrets that are looked up per request, for routes that serve many tenants.
 ///
-/// The first function names the tenant from the head of the request; the second finds that tenant's secrets, or `None`
-/// if there is no such tenant. It is asked after everything that the headers alone can refuse, and before the body is
-/// read. Answers are cached, unknown tenants too and apart from known ones, so that made-up names cannot push real
-/// ones out; of concurrent requests for one tenant only one asks, and of all of them only so many at once
-/// ([`max_lookups`](Self::max_lookups)). An unknown tenant gets the same 401 as a wrong signature; a lookup that fails, or
-/// exceeds its deadline, a 503. The tenant becomes part of the event's key.
+/// The first function names the tenant from the head of the request. The second finds that tenant's secrets, or returns
+/// `None` if there is no such tenant. It is called after everything that the headers alone can refuse, and before the
+/// body is read. Results are cached, those of unknown tenants apart from those of known ones, so that made-up names
+/// cannot evict real tenants. Of concurrent requests for one tenant only one calls the lookup, and the number of all
+/// concurrent lookups is limited ([`max_lookups`](Self::max_lookups)). An unknown tenant gets the same 401 as a wrong
+/// signature; a lookup that fails, or exceeds its deadline, gets a 503. The tenant becomes part of the event's key.
 ///
-/// Clones share the cache and the slots, and may be given to several schemes: what is cached is the secrets as the lookup gave
-/// them, and every scheme makes its own keys of them.
+/// Clones share the cache and the slots, and may be given to several schemes. The cache holds the secrets as the lookup
+/// returned them, and every scheme makes its own keys from them.
 ///
-/// The name becomes part of the key as `tenant_of` writes it, and nothing signs it. If the lookup takes several spellings for one
-/// tenant, `tenant_of` must make them one: otherwise a captured delivery could be replayed under another spelling.
+/// The name becomes part of the key as `tenant_of` returns it, and no signature covers it. If the lookup accepts
+/// several spellings of one tenant, `tenant_of` must normalise them; otherwise a captured delivery could be replayed
+/// under another spelling.
 ///
-/// The 401 of an unknown tenant comes before the body is read, so whoever times it can tell which tenants exist: name them
-/// by something that is no secret, or cannot be guessed.
+/// The 401 of an unknown tenant comes before the body is read, so an attacker who measures the time can tell which
+/// tenants exist. Choose names that are not secret, or that cannot be guessed.
 ///
 /// ```
 /// use tower_webhook::scheme;
@@ -63,7 +63,7 @@ const MOST_LOOKUPS: usize = 32;
 #[derive(Clone)]
 pub struct TenantSecrets {
     tenant_of: Arc<TenantOf>,
-    lookup: Arc<dyn Fn(String) -> LookupAnswer + Send + Sync>,
+    lookup: Arc<dyn Fn(String) -> LookupFuture + Send + Sync>,
     deadline: Duration,
     in_key: bool,
     cache: Arc<TenantCache>,
@@ -88,7 +88,7 @@ impl TenantSecrets {
         }
     }
 
-    /// How many tenants are remembered, and for how long (default 10,000 for 60 s). A rotated or revoked secret takes
+    /// Sets how many tenants are cached, and for how long (default 10,000 for 60 s). A rotated or revoked secret takes
     /// effect after that time at the latest, or at once with [`TenantSecrets::forget`].
     #[must_use]
     pub fn cache(mut self, tenants: usize, time: Duration) -> Self {
@@ -96,40 +96,41 @@ impl TenantSecrets {
         self
     }
 
-    /// What is named is a key that the sender signed with, and not a tenant: it does not become part of the event's key, or a
-    /// retry that is signed with the next one would run again.
+    /// The name is that of a signing key, and not of a tenant. It does not become part of the event's key, since a
+    /// retry that is signed with the next key would run again.
     #[must_use]
     pub fn by_key_id(mut self) -> Self {
         self.in_key = false;
         self
     }
 
-    /// How many lookups may run at once (default 32, at least 1): anyone can have tenants looked up, by making up names.
+    /// Sets how many lookups may run at once (default 32, at least 1). Anyone can cause lookups by making up names.
     ///
-    /// Deliveries that find no slot wait for one, within the [`deadline`](Self::deadline). Those of cached tenants need none and
-    /// never wait. A quarter of the slots is kept for tenants that the lookup found before and whose cached answer has expired,
-    /// so that made-up names alone cannot keep them out. Give the lookup at least as many connections as it has slots.
+    /// Deliveries that find no free slot wait for one, within the [`deadline`](Self::deadline). Those of cached tenants
+    /// need no slot and never wait. A quarter of the slots is reserved for tenants that the lookup found before and
+    /// whose cached result has expired, so that made-up names alone cannot keep them out. Give the lookup at least as
+    /// many connections as it has slots.
     #[must_use]
     pub fn max_lookups(mut self, lookups: usize) -> Self {
         self.slots = Arc::new(LookupSlots::new(lookups));
         self
     }
 
-    /// How long a delivery waits for its lookup, the wait for a slot included (default 2 s), before it gets a 503. A lookup that
-    /// has begun runs on without its delivery, for as long at the most, and its answer is cached.
+    /// Sets how long a delivery waits for its lookup, including the wait for a slot (default 2 s), before it gets a
+    /// 503. A lookup that has begun continues without its delivery for at most the same time, and its result is cached.
     #[must_use]
     pub fn deadline(mut self, deadline: Duration) -> Self {
         self.deadline = deadline;
         self
     }
 
-    /// Forgets what is cached of `tenant`: its next delivery asks again.
+    /// Forgets the cached result for `tenant`: its next delivery calls the lookup again.
     pub fn forget(&self, tenant: &str) {
         self.cache.forget(tenant);
     }
 
     pub(super) fn begin(&self, head: &Head<'_>, prepare: &Arc<Prepare>) -> Result<Lookup, Rejection> {
-        // Anybody can send anything here.
+        // The name comes from an unverified request and may be anything.
         let tenant = (self.tenant_of)(head).filter(|tenant| is_name(tenant));
         let tenant: Arc<str> = tenant.ok_or(RejectionKind::UnknownTenant)?.into();
         let (this, prepare) = (self.clone(), prepare.clone());
@@ -147,9 +148,9 @@ impl TenantSecrets {
         }
     }
 
-    /// The tenant's keys, from the cache or from the lookup.
-    async fn find(&self, tenant: &Arc<str>, prepare: &Arc<Prepare>) -> Keys {
-        // Before anything that could wait: cached tenants are served whatever else is looked up.
+    /// Finds the tenant's keys, in the cache or with the lookup.
+    async fn find(&self, tenant: &Arc<str>, prepare: &Arc<Prepare>) -> FindResult {
+        // Checked before any wait: cached tenants are served whatever else is being looked up.
         if let Some(known) = self.cache.get(tenant) {
             return prepared(known, prepare);
         }
@@ -157,7 +158,7 @@ impl TenantSecrets {
         let flight = self.cache.flight(tenant);
         let waiting = async {
             let turn = flight.turn().await;
-            // The delivery that had the turn before may have found it.
+            // The delivery that held the lock before may have cached the result.
             match self.cache.get(tenant) {
                 Some(known) => Err(known),
                 None => Ok((turn, self.slots.acquire(self.cache.found_before(tenant)).await)),
@@ -165,70 +166,132 @@ impl TenantSecrets {
         };
         let (turn, slot) = match timeout_at(deadline, waiting).await {
             Ok(Err(known)) => return prepared(known, prepare),
-            // A slot that comes too late is passed on at once: its delivery has been given up.
+            // A slot that comes too late is released at once: its delivery has timed out.
             Ok(Ok(turn_and_slot)) if Instant::now() < deadline => turn_and_slot,
-            Ok(Ok(_)) | Err(_) => return Err("other lookups took all of the time: see max_lookups".into()),
+            Ok(Ok(_)) | Err(_) => return Err("timed out waiting for other lookups: see max_lookups".into()),
         };
         let (this, tenant, prepare) = (self.clone(), tenant.clone(), prepare.clone());
-        let asking = RunsOn::new(async move {
+        let lookup = SpawnOnDrop::new(async move {
             let _held = (flight, turn, slot);
-            tokio::time::timeout(this.deadline, this.ask(&tenant, &prepare)).await?
+            tokio::time::timeout(this.deadline, this.run_lookup(&tenant, &prepare)).await?
         });
-        timeout_at(deadline, asking).await?
+        timeout_at(deadline, lookup).await?
     }
 
-    /// Asks the lookup, and remembers an answer that can be used.
-    async fn ask(&self, tenant: &Arc<str>, prepare: &Arc<Prepare>) -> Keys {
-        let asked = self.cache.forgotten();
+    /// Calls the lookup, and caches the result if keys can be made from it.
+    async fn run_lookup(&self, tenant: &Arc<str>, prepare: &Arc<Prepare>) -> FindResult {
+        let generation = self.cache.generation();
         let secrets = (self.lookup)(tenant.to_string()).await?;
         let known = secrets.map(|secrets| Arc::new(TenantKeys::new(secrets)));
         let set = prepared(known.clone(), prepare)?;
-        self.cache.put(tenant, known, asked);
+        self.cache.put(tenant, known, generation);
         Ok(set)
     }
 }
 
-/// A lookup that runs on in a task of its own when its delivery is dropped or exceeds its deadline.
+/// A lookup that continues in a task of its own when its delivery is dropped or exceeds its deadline.
 ///
-/// The database that it asks goes on working either way. If a sender that hangs up freed its slot, any number of senders could
-/// have any number of lookups running.
-struct RunsOn(Option<Pin<Box<dyn Future<Output = Keys> + Send>>>);
+/// The database behind it continues to work either way. If a sender could free its slot by disconnecting, any number of
+/// senders could have any number of lookups running.
+struct SpawnOnDrop(Option<Pin<Box<dyn Future<Output = FindResult> + Send>>>);
 
-impl RunsOn {
-    fn new(asking: impl Future<Output = Keys> + Send + 'static) -> Self {
-        Self(Some(Box::pin(asking)))
+impl SpawnOnDrop {
+    fn new(lookup: impl Future<Output = FindResult> + Send + 'static) -> Self {
+        Self(Some(Box::pin(lookup)))
     }
 }
 
-impl Future for RunsOn {
-    type Output = Keys;
+impl Future for SpawnOnDrop {
+    type Output = FindResult;
 
-    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Keys> {
-        // Taken out: a lookup that panics must not be polled again.
-        let Some(mut asking) = self.0.take() else { return Poll::Pending };
-        let answer = asking.as_mut().poll(cx);
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<FindResult> {
+        // Taken out of the option, since a lookup that panics must not be polled again.
+        let Some(mut lookup) = self.0.take() else { return Poll::Pending };
+        let answer = lookup.as_mut().poll(cx);
         if answer.is_pending() {
-            self.0 = Some(asking);
+            self.0 = Some(lookup);
         }
         answer
     }
 }
 
-impl Drop for RunsOn {
+impl Drop for SpawnOnDrop {
     fn drop(&mut self) {
-        if let (Some(asking), Ok(runtime)) = (self.0.take(), Handle::try_current()) {
-            runtime.spawn(asking);
+        if let (Some(lookup), Ok(runtime)) = (self.0.take(), Handle::try_current()) {
+            runtime.spawn(lookup);
         }
     }
 }
 
-/// The keys that a scheme makes of what is known of a tenant.
-fn prepared(known: Known, prepare: &Arc<Prepare>) -> Keys {
-    Ok(known.map(|keys| keys.prepared_by(prepare)).transpose()?)
+/// Returns the keys that a scheme makes from a cached result.
+fn prepared(known: CachedKeys, prepare: &Arc<Prepare>) -> FindResult {
+    Ok(known.map(|keys| keys.keys_for(prepare)).transpose()?)
 }
 
 impl fmt::Debug for TenantSecrets {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("TenantSecrets").field("deadline", &self.deadline).finish_non_exhaustive()
+    }
+}
+
+/// Limits how many lookups run at once, and reserves some of them for tenants that were found before.
+///
+/// Anyone can make up names of tenants. A quarter of the slots is therefore reserved for tenants that the lookup has
+/// found before: while made-up names fill the others, an expired tenant can still be looked up again.
+pub(super) struct LookupSlots {
+    all: Arc<Semaphore>,
+    for_new_tenants: Arc<Semaphore>,
+}
+
+/// A permit to run one lookup. Dropping it releases the slot.
+pub(super) struct Slot {
+    _new_tenant: Option<OwnedSemaphorePermit>,
+    _slot: Option<OwnedSemaphorePermit>,
+}
+
+impl LookupSlots {
+    /// The limit is at least one, and at most what a semaphore can count.
+    pub(super) fn new(lookups: usize) -> Self {
+        let lookups = lookups.clamp(1, Semaphore::MAX_PERMITS);
+        let semaphore = |permits| Arc::new(Semaphore::new(permits));
+        Self { all: semaphore(lookups), for_new_tenants: semaphore(lookups - lookups / 4) }
+    }
+
+    /// Waits for a slot, in order of arrival.
+    pub(super) async fn acquire(&self, found_before: bool) -> Slot {
+        // Neither semaphore is ever closed, so both permits are there.
+        let new_tenant = if found_before { None } else { self.for_new_tenants.clone().acquire_owned().await.ok() };
+        Slot { _new_tenant: new_tenant, _slot: self.all.clone().acquire_owned().await.ok() }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn strangers_leave_a_quarter_to_tenants_found_before() {
+        let slots = LookupSlots::new(4);
+        let mut held = Vec::new();
+        for _ in 0..3 {
+            held.push(slots.acquire(false).await);
+        }
+        assert!(slots.for_new_tenants.try_acquire().is_err());
+        held.push(slots.acquire(true).await);
+        assert!(slots.all.try_acquire().is_err());
+        held.clear();
+        assert_eq!((slots.all.available_permits(), slots.for_new_tenants.available_permits()), (4, 3));
+    }
+
+    #[test]
+    fn any_number_makes_at_least_one_slot() {
+        for (lookups, all, for_new_tenants) in [(0, 1, 1), (1, 1, 1), (2, 2, 2), (32, 32, 24)] {
+            let slots = LookupSlots::new(lookups);
+            assert_eq!(
+                (slots.all.available_permits(), slots.for_new_tenants.available_permits()),
+                (all, for_new_tenants)
+            );
+        }
+        LookupSlots::new(usize::MAX);
     }
 }

@@ -182,7 +182,7 @@ async fn demanded_header_is_demanded() {
     let by_body = Custom::by_body("acme", secrets(), |head, _| {
         Ok(vec![with_signatures(Proof::new(), head.proof_header(SIGNATURE)?)])
     })
-    .demanding(header);
+    .required_header(header);
     let endpoint = Endpoint::new(by_body);
     assert_eq!(endpoint.refuses(sent(&tag(BODY)), 401, "without it").await, MissingSignature);
     let mut with = sent(&tag(BODY));
@@ -195,7 +195,7 @@ async fn demanded_header_is_demanded() {
 async fn demanded_header_is_demanded_by_the_head_too() {
     let scheme =
         Custom::by_head("acme", secrets(), |head| Ok(with_signatures(Proof::new(), head.proof_header(SIGNATURE)?)))
-            .demanding(HeaderName::from_static("x-acme-other"));
+            .required_header(HeaderName::from_static("x-acme-other"));
     Endpoint::new(scheme).refuses(sent(&tag(BODY)), 401, "without it").await;
 }
 

@@ -290,7 +290,7 @@ async fn headers_of_the_layers_own_sources_are_kept() {
 
 fn closure() -> Custom {
     let secrets = Secrets::new(SECRET, |text| Key::hmac_sha256(text.as_bytes())).expect("a secret");
-    Custom::by_head("acme", secrets, read).signing(sign).demanding(HeaderName::from_static("x-acme-sum"))
+    Custom::by_head("acme", secrets, read).signing(sign).required_header(HeaderName::from_static("x-acme-sum"))
 }
 
 fn read(head: &Head<'_>) -> Result<Proof, Rejection> {

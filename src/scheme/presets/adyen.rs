@@ -3,18 +3,18 @@ use std::time::Duration;
 
 use sha2::{Digest, Sha256};
 
-use super::{DAY, seconds};
+use super::common::{DAY, seconds};
 use crate::error::ConfigError;
-use crate::identity::envelope::{self, Field, JsonPath};
+use crate::identity::json_body::{self, Field, JsonPath};
 use crate::identity::{IdSource, TypeSource, json_path};
 use crate::rejection::{Rejection, RejectionKind};
-use crate::scheme::{Custom, Encoding, Outgoing, Profile, Proof, Template, json};
+use crate::scheme::{Custom, Encoding, Outgoing, Profile, Proof, Template, body};
 use crate::secrets::{Algorithm, IntoSecrets, Key, SecretSet, Secrets};
 
-/// The longest that Adyen goes on retrying.
+/// The longest time for which Adyen retries.
 const RETRIES: Duration = Duration::from_secs(30 * DAY.as_secs());
 
-/// What is signed of an item, in this order.
+/// The signed fields of an item, in this order.
 const SIGNED_FIELDS: [&str; 8] = [
     "pspReference",
     "originalReference",
@@ -26,40 +26,41 @@ const SIGNED_FIELDS: [&str; 8] = [
     "success",
 ];
 
-/// Adyen's payment webhooks: `additionalData.hmacSignature` in every item of the JSON body, HMAC-SHA256 in base64 of eight of
-/// its fields, joined by `:`. The key is the hex that Adyen shows. **The rest of the body is not signed.**
+/// Adyen's payment webhooks: `additionalData.hmacSignature` in every item of the JSON body, HMAC-SHA256 in base64 of
+/// eight of its fields, joined by `:`. The key is the hex that Adyen shows. **The rest of the body is not signed.**
 ///
-/// Never use one key for this and for [`adyen_banking`]: what that signs could be passed off as fields here.
+/// Never use one key for this and for [`adyen_banking`]: an attacker could pass off content that the latter signs as
+/// fields here.
 ///
-/// **Id:** a digest of all that is signed. Items are signed one by one, so whoever captured several bodies could combine them
-/// into one that is new here: apply each item so that a second time does nothing. **Type:** the first item's `eventCode`.
-/// **Retries** go on for 30 days, so a retention of 7 days is warned about.
+/// **Id:** a digest of all signed fields. Items are signed one by one, so an attacker who captured several bodies could
+/// combine them into a new one: apply each item idempotently. **Type:** the first item's `eventCode`. **Retries** go on
+/// for 30 days, so a retention of 7 days causes a warning.
 ///
 /// # Errors
-/// When a secret is not hex.
+/// If a secret is not hex.
 pub fn adyen(secrets: impl IntoSecrets) -> Result<Custom, ConfigError> {
     let secrets = Secrets::new(secrets, |text| Key::hmac_sha256(&Encoding::Hex.secret(text)?))?;
-    let layout = Layout::new()?;
-    let (signing, naming) = (layout.clone(), layout.clone());
+    let paths = PaymentPaths::new()?;
+    let (signing, naming) = (paths.clone(), paths.clone());
     let profile = Profile::default()
         .id(IdSource::signed().described("digest of what is signed"))
         .event_type(TypeSource::by_body(move |body| naming.event_code(body)))
         .sender_timeout(seconds(10))
         .retry_window(RETRIES);
-    Ok(Custom::by_body("adyen", secrets, move |_, body| layout.proofs(body))
+    Ok(Custom::by_body("adyen", secrets, move |_, body| paths.proofs(body))
         .signing(move |message, secrets| signing.sign(message, secrets))
         .described("HMAC-SHA256 of eight fields of each item, in the body")
         .with_profile(profile))
 }
 
-/// Adyen's banking and management webhooks: `HmacSignature: {base64}`, HMAC-SHA256 of the body. The key is the hex that Adyen
-/// shows.
+/// Adyen's banking and management webhooks: `HmacSignature: {base64}`, HMAC-SHA256 of the body. The key is the hex that
+/// Adyen shows.
 ///
-/// **Id:** the digest of the body, which tells the time of the event. **Retries** go on for 30 days, so a retention of
-/// 7 days is warned about.
+/// **Id:** the digest of the body, which contains the time of the event. **Retries** go on for 30 days, so a retention
+/// of 7 days causes a warning.
 ///
 /// # Errors
-/// When a secret is not hex.
+/// If a secret is not hex.
 pub fn adyen_banking(secrets: impl IntoSecrets) -> Result<Template, ConfigError> {
     Template::builder("adyen-banking")
         .signature("hmacsignature", "{base64}")
@@ -70,9 +71,9 @@ pub fn adyen_banking(secrets: impl IntoSecrets) -> Result<Template, ConfigError>
         .build(secrets)
 }
 
-/// Where everything is in a payment webhook.
+/// The paths to the fields of a payment webhook.
 #[derive(Clone)]
-struct Layout {
+struct PaymentPaths {
     items: JsonPath,
     item: JsonPath,
     additional: JsonPath,
@@ -80,7 +81,7 @@ struct Layout {
     signed: [JsonPath; 8],
 }
 
-impl Layout {
+impl PaymentPaths {
     fn new() -> Result<Self, ConfigError> {
         let signed: Vec<JsonPath> = SIGNED_FIELDS.iter().map(|path| json_path(path)).collect::<Result<_, _>>()?;
         Ok(Self {
@@ -96,26 +97,26 @@ impl Layout {
         let items = self.items(body).ok_or(MALFORMED)?;
         let (mut proofs, mut all) = (Vec::with_capacity(items.len()), Sha256::new());
         for item in items {
-            let [signature] = envelope::read(item.as_bytes(), [&self.signature]).map_err(|_| MALFORMED)?;
+            let [signature] = json_body::read(item.as_bytes(), [&self.signature]).map_err(|_| MALFORMED)?;
             let signature = signature.text().filter(|text| !text.is_empty()).ok_or(RejectionKind::MissingSignature)?;
             let message = self.message(item).ok_or(MALFORMED)?;
-            // With its length: two items are never taken for one.
+            // Hashed with its length, so that two items never equal one.
             all.update((message.len() as u64).to_le_bytes());
             all.update(&message);
             let mut proof = Proof::of(message.as_bytes());
             proof.add(Algorithm::HmacSha256, Encoding::Base64, signature.as_bytes());
             proofs.push(proof);
         }
-        // The first one stands for all: every one of them must hold.
+        // The first proof carries the id for all: every one of them must hold.
         let first = proofs.first_mut().ok_or(RejectionKind::MissingSignature)?;
         *first = std::mem::take(first).id(hex::encode(all.finalize()));
         Ok(proofs)
     }
 
     fn items<'a>(&self, body: &'a [u8]) -> Option<Vec<&'a str>> {
-        let [Field::Other(items)] = envelope::read(body, [&self.items]).ok()? else { return None };
-        envelope::elements(items)?
-            .map(|item| match envelope::read(item.as_bytes(), [&self.item]) {
+        let [Field::Other(items)] = json_body::read(body, [&self.items]).ok()? else { return None };
+        json_body::elements(items)?
+            .map(|item| match json_body::read(item.as_bytes(), [&self.item]) {
                 Ok([Field::Other(item)]) => Some(item),
                 _ => None,
             })
@@ -123,7 +124,7 @@ impl Layout {
     }
 
     fn message(&self, item: &str) -> Option<String> {
-        let fields = envelope::read(item.as_bytes(), self.signed.each_ref()).ok()?;
+        let fields = json_body::read(item.as_bytes(), self.signed.each_ref()).ok()?;
         let texts = fields.map(|field| match field {
             Field::Text(text) => text,
             Field::Absent | Field::Other("null") => Cow::Borrowed(""),
@@ -135,7 +136,7 @@ impl Layout {
     fn event_code(&self, body: &[u8]) -> Option<String> {
         let [_, _, _, _, _, _, event_code, _] = &self.signed;
         let items = self.items(body)?;
-        let [code] = envelope::read(items.first()?.as_bytes(), [event_code]).ok()?;
+        let [code] = json_body::read(items.first()?.as_bytes(), [event_code]).ok()?;
         code.text().map(Cow::into_owned)
     }
 
@@ -146,7 +147,7 @@ impl Layout {
         let (mut body, mut rest) = (String::new(), text);
         for item in self.items(text.as_bytes()).ok_or_else(no_items)? {
             let tag = key.sign(&[self.message(item).ok_or_else(no_items)?.as_bytes()])?;
-            let (before, after) = json::around(rest, item);
+            let (before, after) = body::around(rest, item);
             body += before;
             body += &self.with_signature(item, &Encoding::Base64.write(&tag)).ok_or_else(no_items)?;
             rest = after;
@@ -155,17 +156,17 @@ impl Layout {
         Ok(())
     }
 
-    /// The item with this signature in its additional data.
+    /// Returns the item with this signature in its additional data.
     fn with_signature(&self, item: &str, signature: &str) -> Option<String> {
         let quoted = format!("\"{signature}\"");
-        match envelope::read(item.as_bytes(), [&self.additional]).ok()? {
+        match json_body::read(item.as_bytes(), [&self.additional]).ok()? {
             [Field::Other(additional)] => {
-                let (before, after) = json::around(item, additional);
-                Some([before, &json::with_member(additional, "hmacSignature", &quoted)?, after].concat())
+                let (before, after) = body::around(item, additional);
+                Some([before, &body::with_json_member(additional, "hmacSignature", &quoted)?, after].concat())
             }
-            _ => json::with_member(item, "additionalData", &format!("{{\"hmacSignature\":{quoted}}}")),
+            _ => body::with_json_member(item, "additionalData", &format!("{{\"hmacSignature\":{quoted}}}")),
         }
     }
 }
 
-const MALFORMED: Rejection = Rejection::malformed("the body has no notificationItems that can be read");
+const MALFORMED: Rejection = Rejection::malformed("the body has no readable notificationItems");

@@ -1,21 +1,53 @@
-use super::{DAY, HOUR, seconds};
+use super::common::{DAY, HOUR, seconds};
+use super::standard::timestamped_list;
 use crate::error::ConfigError;
 use crate::identity::{IdSource, TypeSource};
 use crate::scheme::Template;
 use crate::secrets::IntoSecrets;
 
-/// Shopify: `X-Shopify-Hmac-Sha256: {base64}`, HMAC-SHA256 of the body under the app's client secret. The newer headers without
-/// `X-` are looked at first.
+/// Stripe: `Stripe-Signature: t={timestamp},v1={hex}`, HMAC-SHA256 of `{timestamp}.{body}` under the secret's whole
+/// text, `whsec_` included.
 ///
-/// **Id:** `X-Shopify-Webhook-Id` and the type, not signed. `X-Shopify-Event-Id`, which all deliveries of one merchant's action
-/// share, only counts where that is missing. **Type:** `X-Shopify-Topic`, not signed. **Replays** under
-/// another id pass, unless the replay guard is on, which also refuses two subscriptions to one topic at one endpoint: their
-/// bytes are equal. Two topics may share their bytes as well, so the guard counts the topic in, though nobody signs it: a replay
-/// under another topic passes even with the guard. **Retries:** 8 over 4 hours. **Reported:** the webhook id
-/// is the same on every retry; Shopify waits 5 s.
+/// **Id:** JSON `id`, signed. **Reported:** retries over three days.
 ///
 /// # Errors
-/// When a secret cannot be one.
+/// As [`timestamped`](super::timestamped).
+pub fn stripe(secrets: impl IntoSecrets) -> Result<Template, ConfigError> {
+    timestamped_list("stripe", "stripe-signature").own_headers(["stripe-*"]).retry_window(3 * DAY).build(secrets)
+}
+
+/// Paddle Billing: `Paddle-Signature: ts={timestamp};h1={hex}`, HMAC-SHA256 of `{timestamp}:{body}`.
+///
+/// **Id:** JSON `event_id`, signed. **Timestamps:** five seconds, as in Paddle's SDKs; raise it if your clock is not
+/// synchronised. **Reported:** retries over three days; Paddle waits 5 s.
+///
+/// # Errors
+/// As [`timestamped`](super::timestamped).
+pub fn paddle(secrets: impl IntoSecrets) -> Result<Template, ConfigError> {
+    Template::builder("paddle")
+        .signature("paddle-signature", "ts={timestamp};h1={hex}")
+        .own_headers(["paddle-*"])
+        .signed("{timestamp}:{body}")
+        .tolerance(seconds(5))
+        .id_source(IdSource::json("event_id")?)
+        .type_source(TypeSource::json("event_type")?)
+        .sender_timeout(seconds(5))
+        .retry_window(3 * DAY)
+        .build(secrets)
+}
+
+/// Shopify: `X-Shopify-Hmac-Sha256: {base64}`, HMAC-SHA256 of the body under the app's client secret. The newer headers
+/// without `X-` take precedence.
+///
+/// **Id:** `X-Shopify-Webhook-Id` and the type, not signed. `X-Shopify-Event-Id`, which all deliveries of one
+/// merchant's action share, only counts if that is missing. **Type:** `X-Shopify-Topic`, not signed. **Replays** under
+/// another id pass, unless the replay guard is on, which also refuses two subscriptions to one topic at one endpoint:
+/// their bytes are equal. Two topics may share their bytes as well, so the guard includes the topic, though it is not
+/// signed: a replay under another topic passes even with the guard. **Retries:** 8 over 4 hours. **Reported:** the
+/// webhook id is the same on every retry; Shopify waits 5 s.
+///
+/// # Errors
+/// If a secret is invalid.
 pub fn shopify(secrets: impl IntoSecrets) -> Result<Template, ConfigError> {
     let webhook =
         IdSource::unsigned_header("shopify-webhook-id")?.or(IdSource::unsigned_header("x-shopify-webhook-id")?);
@@ -31,12 +63,13 @@ pub fn shopify(secrets: impl IntoSecrets) -> Result<Template, ConfigError> {
         .build(secrets)
 }
 
-/// Square: `x-square-hmacsha256-signature: {base64}`, HMAC-SHA256 of `{url}{body}`. `url` is the notification URL as Square has it.
+/// Square: `x-square-hmacsha256-signature: {base64}`, HMAC-SHA256 of `{url}{body}`. `url` is the notification URL as
+/// configured at Square.
 ///
 /// **Id:** JSON `event_id`, signed. **Reported:** retries over 24 hours.
 ///
 /// # Errors
-/// When a secret cannot be one, or the URL is none.
+/// If a secret or the URL is invalid.
 pub fn square(secrets: impl IntoSecrets, url: &str) -> Result<Template, ConfigError> {
     Template::builder("square")
         .signature("x-square-hmacsha256-signature", "{base64}")
@@ -50,10 +83,11 @@ pub fn square(secrets: impl IntoSecrets, url: &str) -> Result<Template, ConfigEr
 
 /// Coinbase Commerce: `X-CC-Webhook-Signature: {hex}`, HMAC-SHA256 of the body.
 ///
-/// **Id:** JSON `event.id`, signed; the `id` at the top changes with every attempt. **Reported:** retries over three days.
+/// **Id:** JSON `event.id`, signed. The top-level `id` changes with every attempt. **Reported:** retries over three
+/// days.
 ///
 /// # Errors
-/// When a secret cannot be one.
+/// If a secret is invalid.
 pub fn coinbase_commerce(secrets: impl IntoSecrets) -> Result<Template, ConfigError> {
     Template::builder("coinbase-commerce")
         .signature("x-cc-webhook-signature", "{hex}")
@@ -66,10 +100,10 @@ pub fn coinbase_commerce(secrets: impl IntoSecrets) -> Result<Template, ConfigEr
 
 /// Lemon Squeezy: `X-Signature: {hex}`, HMAC-SHA256 of the body.
 ///
-/// **Id:** the digest of the body, which names the event and the whole object. **Reported:** there is no id.
+/// **Id:** the digest of the body, which contains the event's name and the whole object. **Reported:** there is no id.
 ///
 /// # Errors
-/// When a secret cannot be one.
+/// If a secret is invalid.
 pub fn lemonsqueezy(secrets: impl IntoSecrets) -> Result<Template, ConfigError> {
     Template::builder("lemonsqueezy")
         .signature("x-signature", "{hex}")

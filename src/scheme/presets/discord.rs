@@ -1,23 +1,24 @@
 use bytes::Bytes;
 use http::{Response, StatusCode};
 
-use super::{HOUR, MINUTE, seconds};
+use super::common::{HOUR, MINUTE, empty_response, json_response, seconds};
 use crate::error::ConfigError;
-use crate::identity::envelope::{self, Field, JsonPath};
+use crate::identity::json_body::{self, Field, JsonPath};
 use crate::identity::{IdSource, TypeSource};
-use crate::scheme::handshakes::{empty, json};
 use crate::scheme::{Encoding, Template};
 use crate::secrets::{Algorithm, IntoSecrets, Key};
 
 /// Discord, interactions and event webhooks: `X-Signature-Ed25519: {hex}`, Ed25519 of `{timestamp}{body}`, with
-/// `X-Signature-Timestamp`. The secret is the application's public key in hex. PINGs are answered here, and wrong signatures,
-/// which Discord sends on purpose, get their 401. A private key (the hex of its seed and its public key) also signs, for tests.
+/// `X-Signature-Timestamp`. The secret is the application's public key in hex. This scheme answers PINGs, and refuses
+/// wrong signatures, which Discord sends on purpose, with a 401. A private key (the hex of its seed and its public key)
+/// also signs, for tests.
 ///
-/// **Id:** an interaction's `id`, signed, else the digest of the body, which tells the time of the event. **Timestamps:** an
-/// hour. A duplicate interaction gets an empty answer. **Reported:** event webhooks are retried for 10 minutes; Discord waits 3 s.
+/// **Id:** an interaction's `id`, signed, else the digest of the body, which contains the time of the event.
+/// **Timestamps:** an hour. A duplicate interaction gets an empty response. **Reported:** event webhooks are retried
+/// for 10 minutes; Discord waits 3 s.
 ///
 /// # Errors
-/// When a secret is not such a key.
+/// If a secret is not such a key.
 pub fn discord(secrets: impl IntoSecrets) -> Result<Template, ConfigError> {
     Template::builder("discord")
         .signature("x-signature-ed25519", "{hex}")
@@ -30,17 +31,17 @@ pub fn discord(secrets: impl IntoSecrets) -> Result<Template, ConfigError> {
         .type_source(TypeSource::json("event.type")?)
         .sender_timeout(seconds(3))
         .retry_window(10 * MINUTE)
-        .handshake(ping)
+        .handshake(answer_ping)
         .build(secrets)
 }
 
-/// Discord's PINGs: `type` 1 of interactions is answered in kind, `type` 0 of event webhooks with nothing. An event is of
-/// `type` 1 too, but says which.
-fn ping(body: &[u8], _: &Key) -> Option<Response<Bytes>> {
+/// Answers Discord's PINGs: `type` 1 of interactions in kind, `type` 0 of event webhooks with nothing. An event is of
+/// `type` 1 too, but has an `event`.
+fn answer_ping(body: &[u8], _: &Key) -> Option<Response<Bytes>> {
     let paths = [&JsonPath::key("type"), &JsonPath::key("event")];
-    match envelope::read(body, paths).ok()? {
-        [Field::Other("0"), Field::Absent] => Some(empty(StatusCode::NO_CONTENT)),
-        [Field::Other("1"), Field::Absent] => Some(json(r#"{"type":1}"#.to_owned())),
+    match json_body::read(body, paths).ok()? {
+        [Field::Other("0"), Field::Absent] => Some(empty_response(StatusCode::NO_CONTENT)),
+        [Field::Other("1"), Field::Absent] => Some(json_response(r#"{"type":1}"#.to_owned())),
         _ => None,
     }
 }

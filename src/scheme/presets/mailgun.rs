@@ -1,27 +1,26 @@
 use std::fmt;
 
-use super::{DAY, HOUR};
+use super::common::{DAY, HOUR, is_word};
 use crate::error::ConfigError;
-use crate::identity::envelope::{self, Field, JsonPath};
+use crate::identity::json_body::{self, Field, JsonPath};
 use crate::identity::{IdSource, TypeSource, json_path};
 use crate::rejection::{Rejection, RejectionKind};
-use crate::scheme::handshakes::is_word;
-use crate::scheme::timestamp::Unit;
-use crate::scheme::{Encoding, Head, Outgoing, Profile, Proof, Scheme, Tolerance, json};
+use crate::scheme::timestamp::TimestampUnit;
+use crate::scheme::{Encoding, Head, Outgoing, Profile, Proof, Scheme, Tolerance, body};
 use crate::secrets::{Algorithm, IntoSecrets, Key, SecretSet, Secrets};
 
-/// Mailgun: `signature` in the JSON body, HMAC-SHA256 in hex of its `timestamp` and `token`. **The rest of the body is not
-/// signed**: whoever captured one delivery could send the same signature with any event, until its token is known here. Serve it
-/// over TLS only.
+/// Mailgun: `signature` in the JSON body, HMAC-SHA256 in hex of its `timestamp` and `token`. **The rest of the body is
+/// not signed**: an attacker who captured one delivery could send the same signature with any event, until the receiver
+/// knows its token. Serve it over TLS only.
 ///
 /// A subaccount's events carry `parent-signature` as well; either may match.
 ///
-/// **Id:** the token, signed and used once, so that a captured one is a duplicate. **Timestamps** may be a day old, because
-/// Mailgun does not say that it signs a retry anew. **Type:** `event-data.event`, not signed. **Reported:** retries over eight
-/// hours.
+/// **Id:** the token, signed and used once, so that a captured one is a duplicate. **Timestamps** may be a day old,
+/// because Mailgun does not say that it signs a retry anew. **Type:** `event-data.event`, not signed. **Reported:**
+/// retries over eight hours.
 ///
 /// # Errors
-/// When a secret cannot be one.
+/// If a secret is invalid.
 pub fn mailgun(secrets: impl IntoSecrets) -> Result<Mailgun, ConfigError> {
     let path = |key| json_path(&format!("signature.{key}"));
     Ok(Mailgun {
@@ -64,7 +63,7 @@ impl Scheme for Mailgun {
     }
 
     fn read_body(&self, head: &Head<'_>, body: &[u8]) -> Result<Vec<Proof>, Rejection> {
-        let fields = envelope::read(body, self.paths.each_ref());
+        let fields = json_body::read(body, self.paths.each_ref());
         let [timestamp, token, signature, parent] =
             fields.map_err(|_| Rejection::malformed("the body is not valid json"))?;
         let (Field::Text(timestamp), Field::Text(token)) = (timestamp, token) else {
@@ -74,24 +73,24 @@ impl Scheme for Mailgun {
         for signature in [signature, parent].into_iter().filter_map(Field::text) {
             proof.add(Algorithm::HmacSha256, Encoding::Hex, signature.as_bytes());
         }
-        let signed_at = Unit::Seconds.read(timestamp.as_bytes(), self.tolerance, head.now())?;
-        // Nothing separates the two: digits could move from one to the other, and make a known token a new one. A tolerance
-        // sees that, the timestamp being a tenth or ten times of what it was.
-        if !self.tolerance.notices_digits() && timestamp.len() != 10 {
-            return Err(Rejection::malformed("the timestamp has not ten digits"));
+        let signed_at = TimestampUnit::Seconds.read(timestamp.as_bytes(), self.tolerance, head.now())?;
+        // There is no separator between the two: digits could move from one to the other, and turn a known token into a
+        // new one. A tolerance rejects that, since the timestamp would be a tenth or ten times of what it was.
+        if !self.tolerance.detects_moved_digits() && timestamp.len() != 10 {
+            return Err(Rejection::malformed("the timestamp does not have ten digits"));
         }
         Ok(vec![proof.timestamp(signed_at).id(&*token)])
     }
 
     fn sign(&self, message: &mut Outgoing, secrets: &SecretSet) -> Result<(), ConfigError> {
-        let (timestamp, token) = (Unit::Seconds.write(message.unix_millis()?), message.id.clone());
+        let (timestamp, token) = (TimestampUnit::Seconds.write(message.unix_millis()?), message.id.clone());
         if !is_word(&token) {
             return Err(ConfigError::scheme("mailgun's token, which is the id, must be one plain word"));
         }
         let tag = secrets.first_active(message.signed_at)?.sign(&[timestamp.as_bytes(), token.as_bytes()])?;
         let signature = Encoding::Hex.write(&tag);
         let value = format!(r#"{{"timestamp":"{timestamp}","token":"{token}","signature":"{signature}"}}"#);
-        json::set_field(message, &JsonPath::key("signature"), &value)
+        body::set_json_field(message, &JsonPath::key("signature"), &value)
     }
 
     fn profile(&self) -> Profile {

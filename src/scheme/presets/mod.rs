@@ -1,61 +1,40 @@
-//! Providers, in a few lines each: which header, how it reads, what is signed, where the id is.
+//! Providers, in a few lines each: the header, its format, the signed text, the source of the id.
 //!
-//! Facts are as of November 2026, from the providers' documentation or SDKs. What only others tell of a provider stands behind
-//! **Reported:** at the end of its docs. What nobody tells is not set.
+//! Facts are as of November 2026, from the providers' documentation or SDKs. Facts from third parties come after
+//! **Reported:** at the end of a provider's docs. Unknown facts are not set.
 
 mod adyen;
-mod code;
 mod commerce;
+mod common;
+mod development;
 #[cfg(feature = "ed25519")]
 mod discord;
-mod hubspot;
-#[cfg(feature = "sha1")]
-mod intercom;
 mod mailgun;
-mod meetings;
+mod messaging;
+mod office;
 #[cfg(feature = "p256")]
-mod plaid;
-#[cfg(feature = "p256")]
-mod sendgrid;
-mod slack;
-mod social;
-mod standard;
-mod timestamped;
-mod twilio;
+mod p256;
 #[cfg(feature = "sha1")]
-mod vercel;
-mod xero;
-
-use std::time::Duration;
+mod sha1;
+mod standard;
+mod twilio;
 
 #[cfg(feature = "ed25519")]
 pub use self::discord::discord;
+#[cfg(feature = "p256")]
+pub use self::p256::{Plaid, plaid, plaid_keys, sendgrid};
 pub use self::{
     adyen::{adyen, adyen_banking},
-    code::{atlassian_jira, bitbucket, github, gitlab, gitlab_signed, linear, pagerduty, sentry},
-    commerce::{coinbase_commerce, lemonsqueezy, shopify, square},
-    hubspot::{hubspot, hubspot_v1, hubspot_v2},
+    commerce::{coinbase_commerce, lemonsqueezy, paddle, shopify, square, stripe},
+    development::{atlassian_jira, bitbucket, github, gitlab, gitlab_signed, linear, pagerduty, sentry},
     mailgun::{Mailgun, mailgun},
-    meetings::{calendly, typeform, zoom},
-    slack::slack,
-    social::{dropbox, meta},
-    standard::{clerk, openai, resend, standard_webhooks, svix},
-    timestamped::{paddle, stripe, timestamped},
+    messaging::{meta, slack},
+    office::{calendly, dropbox, hubspot, hubspot_v1, hubspot_v2, typeform, xero, zoom},
+    standard::{clerk, openai, resend, standard_webhooks, svix, timestamped},
     twilio::twilio_shared_key,
-    xero::xero,
 };
 #[cfg(feature = "sha1")]
-pub use self::{intercom::intercom, twilio::twilio, vercel::vercel};
-#[cfg(feature = "p256")]
 pub use self::{
-    plaid::{Plaid, plaid, plaid_keys},
-    sendgrid::sendgrid,
+    sha1::{intercom, vercel},
+    twilio::twilio,
 };
-
-const MINUTE: Duration = Duration::from_secs(60);
-const HOUR: Duration = Duration::from_secs(3600);
-const DAY: Duration = Duration::from_secs(24 * 3600);
-
-const fn seconds(seconds: u64) -> Duration {
-    Duration::from_secs(seconds)
-}

@@ -1,36 +1,51 @@
 use zeroize::Zeroizing;
 
-use super::{DAY, HOUR, MINUTE, seconds};
+use super::common::{DAY, HOUR, MINUTE, seconds};
 use crate::error::ConfigError;
 use crate::scheme::{Encoding, Template, TemplateBuilder};
 use crate::secrets::{Algorithm, IntoSecrets, Key};
 
-/// Standard Webhooks: `webhook-signature: v1,{base64} …`, HMAC-SHA256 of `{id}.{timestamp}.{body}`, with `webhook-id` and
-/// `webhook-timestamp`.
+/// The default scheme: `webhook-signature: t=<unix seconds>,v1=<hex>[,v1=<hex> …]`, HMAC-SHA256 of `t`, a dot and the
+/// body, under the secret's text.
 ///
-/// Secrets are base64 after an optional `whsec_`. A public key, `whpk_…`, verifies the asymmetric `v1a` signatures instead and
-/// needs the feature `ed25519`; both kinds may be given, and any may match. A private one, `whsk_…`, also signs, for tests. The
-/// specification asks for secrets of 24 to 64 bytes; a sender that gives others is taken at its word.
+/// Any `v1` may match any active secret, and signatures of other versions are skipped. A header that is malformed in
+/// any other way is refused. [`Template::header`] takes the signature from another header.
 ///
-/// **Id:** `webhook-id`, signed. One in which a dot is followed by a number like a timestamp is refused: what is signed could
-/// then be split in two ways. **Retries:** each sender has its own; the schedule that the specification suggests goes on for 76
-/// hours, and a shorter retention is warned about. GitLab, OpenAI, Svix and others have presets of their own.
+/// **Id:** the top-level `id` of the JSON body, signed.
 ///
 /// # Errors
-/// When a secret is not base64.
-pub fn standard_webhooks(secrets: impl IntoSecrets) -> Result<Template, ConfigError> {
-    standard("standard-webhooks").retry_window(76 * HOUR).build(secrets)
+/// If a secret is invalid, or if there are none, or more than eight.
+pub fn timestamped(secrets: impl IntoSecrets) -> Result<Template, ConfigError> {
+    timestamped_list("timestamped", "webhook-signature").build(secrets)
 }
 
-/// Svix, and every sender that uses it: Standard Webhooks with `svix-id`, `svix-timestamp` and `svix-signature`, or with
-/// `webhook-…` where a sender puts its own name first. Deliveries with both are judged by the first.
+/// Standard Webhooks: `webhook-signature: v1,{base64} …`, HMAC-SHA256 of `{id}.{timestamp}.{body}`, with `webhook-id`
+/// and `webhook-timestamp`.
+///
+/// Secrets are base64 after an optional `whsec_`. A public key, `whpk_…`, verifies the asymmetric `v1a` signatures
+/// instead and needs the feature `ed25519`. Both kinds may be given, and any may match. A private key, `whsk_…`, also
+/// signs, for tests. The specification asks for secrets of 24 to 64 bytes; other lengths are accepted.
+///
+/// **Id:** `webhook-id`, signed. An id in which a dot is followed by a number like a timestamp is refused: the signed
+/// text could then be split in two ways. **Retries:** each sender has its own. The schedule that the specification
+/// suggests goes on for 76 hours, and a shorter retention causes a warning. GitLab, OpenAI, Svix and others have
+/// presets of their own.
+///
+/// # Errors
+/// If a secret is not base64.
+pub fn standard_webhooks(secrets: impl IntoSecrets) -> Result<Template, ConfigError> {
+    standard_template("standard-webhooks").retry_window(76 * HOUR).build(secrets)
+}
+
+/// Svix, and every sender that uses it: Standard Webhooks with `svix-id`, `svix-timestamp` and `svix-signature`, or
+/// with the unbranded `webhook-…` that some senders use. A delivery with both is verified by the first.
 ///
 /// **Id:** `svix-id`, signed. **Retries:** 8 attempts over 28 hours; Svix waits 15 s.
 ///
 /// # Errors
 /// As [`standard_webhooks`].
 pub fn svix(secrets: impl IntoSecrets) -> Result<Template, ConfigError> {
-    by_svix("svix").build(secrets)
+    svix_template("svix").build(secrets)
 }
 
 /// Clerk, which sends with [`svix`].
@@ -38,7 +53,7 @@ pub fn svix(secrets: impl IntoSecrets) -> Result<Template, ConfigError> {
 /// # Errors
 /// As [`standard_webhooks`].
 pub fn clerk(secrets: impl IntoSecrets) -> Result<Template, ConfigError> {
-    by_svix("clerk").build(secrets)
+    svix_template("clerk").build(secrets)
 }
 
 /// Resend, which sends with [`svix`].
@@ -46,33 +61,38 @@ pub fn clerk(secrets: impl IntoSecrets) -> Result<Template, ConfigError> {
 /// # Errors
 /// As [`standard_webhooks`].
 pub fn resend(secrets: impl IntoSecrets) -> Result<Template, ConfigError> {
-    by_svix("resend").build(secrets)
+    svix_template("resend").build(secrets)
 }
 
-/// OpenAI: [`standard_webhooks`], but a secret without `whsec_` is the key as it is, and not base64.
+/// OpenAI: [`standard_webhooks`], except that a secret without `whsec_` is the key itself, and not base64.
 ///
-/// A signature without its `v1,` is refused, though OpenAI's SDKs take it. **Id:** `webhook-id`, signed. **Reported:** retries
-/// up to 72 hours.
+/// A signature without its `v1,` is refused, though OpenAI's SDKs accept it. **Id:** `webhook-id`, signed.
+/// **Reported:** retries up to 72 hours.
 ///
 /// # Errors
-/// When what follows `whsec_` is not base64.
+/// If the text after `whsec_` is not base64.
 pub fn openai(secrets: impl IntoSecrets) -> Result<Template, ConfigError> {
     let is_marked = |text: &str| ["whsec_", "whpk_", "whsk_"].iter().any(|prefix| text.starts_with(prefix));
     let key = move |text: &str| match is_marked(text) {
         true => standard_key(text),
         false => Key::hmac_sha256(text.as_bytes()),
     };
-    standard("openai").key(key).retry_window(3 * DAY).build(secrets)
+    standard_template("openai").key(key).retry_window(3 * DAY).build(secrets)
 }
 
-pub(super) fn standard(name: &'static str) -> TemplateBuilder {
-    described(Template::builder(name).signature("webhook-signature", "v1,{base64} …"))
+/// `t=…,v1=…` over the timestamp, a dot and the body.
+pub(super) fn timestamped_list(name: &'static str, header: &str) -> TemplateBuilder {
+    Template::builder(name).signature(header, "t={timestamp},v1={hex}").signed("{timestamp}.{body}")
+}
+
+pub(super) fn standard_template(name: &'static str) -> TemplateBuilder {
+    with_common_parts(Template::builder(name).signature("webhook-signature", "v1,{base64} …"))
         .timestamp("webhook-timestamp")
         .id("webhook-id")
 }
 
-fn by_svix(name: &'static str) -> TemplateBuilder {
-    described(Template::builder(name).signature("svix-signature", "v1,{base64} …"))
+fn svix_template(name: &'static str) -> TemplateBuilder {
+    with_common_parts(Template::builder(name).signature("svix-signature", "v1,{base64} …"))
         .timestamp("svix-timestamp")
         .id("svix-id")
         .own_headers(["svix-*"])
@@ -83,8 +103,8 @@ fn by_svix(name: &'static str) -> TemplateBuilder {
         .retry_window(27 * HOUR + 36 * MINUTE)
 }
 
-/// What does not depend on the headers' names.
-fn described(builder: TemplateBuilder) -> TemplateBuilder {
+/// The parts that do not depend on the headers' names.
+fn with_common_parts(builder: TemplateBuilder) -> TemplateBuilder {
     builder.or_version("v1a", Algorithm::Ed25519).signed("{id}.{timestamp}.{body}").key(standard_key)
 }
 
@@ -95,7 +115,7 @@ fn standard_key(text: &str) -> Result<Key, ConfigError> {
     Key::new(if asymmetric.is_some() { Algorithm::Ed25519 } else { Algorithm::HmacSha256 }, &bytes)
 }
 
-/// A signing token of GitLab, of which none is longer or shorter: one that is was not copied whole.
+/// Decodes a signing token of GitLab. All of them have 32 bytes: a token of another length was not copied whole.
 pub(super) fn gitlab_key(text: &str) -> Result<Key, ConfigError> {
     let bytes = decoded(text.strip_prefix("whsec_").unwrap_or(text))?;
     if bytes.len() != 32 {

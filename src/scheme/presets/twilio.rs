@@ -5,11 +5,11 @@ use http::uri::PathAndQuery;
 use http::{HeaderMap, HeaderName, StatusCode, Uri};
 use sha2::{Digest, Sha256};
 
-use super::seconds;
+use super::common::seconds;
 use crate::error::ConfigError;
 use crate::identity::{IdSource, TypeSource};
 use crate::rejection::{Rejection, RejectionKind};
-use crate::scheme::form_pairs::{pairs, value_of};
+use crate::scheme::body::{form_pairs, form_value};
 use crate::scheme::public_url::PublicUrl;
 use crate::scheme::{Custom, Encoding, Head, HeaderPattern, Outgoing, Profile, Proof};
 use crate::secrets::{Algorithm, IntoSecrets, Key, SecretSet, Secrets};
@@ -17,56 +17,59 @@ use crate::secrets::{Algorithm, IntoSecrets, Key, SecretSet, Secrets};
 const SIGNATURE: HeaderName = HeaderName::from_static("x-twilio-signature");
 const BODY_DIGEST: &str = "bodySHA256";
 
-/// They are sorted before anything is verified.
+/// The parameters are sorted before the signature is verified, so their number is limited.
 const MOST_PARAMETERS: usize = 1_000;
 
-/// Twilio: `X-Twilio-Signature: {base64}`, HMAC-SHA1 of the public `url`, followed by the form's parameters, sorted. Another
-/// body than a form is covered by its SHA-256 in the URL's `bodySHA256`; one that is neither is refused.
+/// Twilio: `X-Twilio-Signature: {base64}`, HMAC-SHA1 of the public `url`, followed by the form's parameters, sorted. A
+/// body that is not a form is covered by its SHA-256 in the URL's `bodySHA256`. A body that is neither a form nor
+/// covered is refused.
 ///
-/// `url` is the one configured at Twilio: [`url`](crate::scheme::TemplateBuilder::url) says what it may leave to the request.
-/// Twilio signs with or without the port, so both are tried. It puts nothing between the URL, the names and the values, so where
-/// one ends and the next begins is not signed, nor is their order; a URL that is configured with its query leaves the least room.
-/// Nothing that is taken from a form counts as authenticated, then.
+/// `url` is the one configured at Twilio: [`url`](crate::scheme::TemplateBuilder::url) says which parts it may leave to
+/// the request. Twilio signs with or without the port, so both are tried. It puts no separator between the URL, the
+/// names and the values, so the signature covers neither their boundaries nor their order. A URL that is configured
+/// with its query leaves the least room. Values from a form therefore do not count as authenticated.
 ///
-/// **Id:** `I-Twilio-Idempotency-Token`, not signed. Without it nothing is deduplicated: a caller may press one key twice, and
-/// both requests are the same bytes. **Replays** under another token pass, or without one; the replay guard only refuses the
-/// former, and with them such repeated requests. **Refusals:** 400 without a signature, 403 for a wrong one. An answer to a
-/// duplicate is empty, so TwiML belongs in [`answer_duplicates`](crate::WebhookLayer::answer_duplicates). **Reported:** the id's
-/// header; Twilio waits 15 s and retries once by default.
+/// **Id:** `I-Twilio-Idempotency-Token`, not signed. Without it nothing is deduplicated: a caller may press one key
+/// twice, and both requests are the same bytes. **Replays** under another token pass, or without one. The replay guard
+/// only refuses the former, and with them such repeated requests. **Refusals:** 400 without a signature, 403 for a
+/// wrong one. The response to a duplicate is empty, so TwiML belongs in
+/// [`answer_duplicates`](crate::WebhookLayer::answer_duplicates). **Reported:** the id's header; Twilio waits 15 s and
+/// retries once by default.
 ///
 /// # Errors
-/// When a secret cannot be one, or the URL is none.
+/// If a secret or the URL is invalid.
 #[cfg(feature = "sha1")]
 pub fn twilio(secrets: impl IntoSecrets, url: &str) -> Result<Custom, ConfigError> {
-    Signing { name: "twilio", algorithm: Algorithm::HmacSha1, signs: SHA1 }.scheme(secrets, url)
+    Variant { name: "twilio", algorithm: Algorithm::HmacSha1, signs: SHA1 }.scheme(secrets, url)
 }
 
 /// Twilio with a SharedKey: as [`twilio`], but HMAC-SHA256, under a key made for webhooks in place of the auth token.
 ///
-/// A Webhook Setting names the key and the algorithm, and Twilio announces both in `X-Twilio-Webhooks-Signature-Settings`. This scheme
-/// does not read that header: it takes HMAC-SHA256 and nothing else, so that no sender chooses what it is verified with. During a change of keys, give it the
-/// old one and the new one. An endpoint that still gets deliveries signed with the auth token needs a route for them with [`twilio`].
+/// A Webhook Setting names the key and the algorithm, and Twilio announces both in
+/// `X-Twilio-Webhooks-Signature-Settings`. This scheme does not read that header: it takes HMAC-SHA256 and nothing
+/// else, so that no sender chooses what it is verified with. During a change of keys, give it the old one and the new
+/// one. An endpoint that still gets deliveries signed with the auth token needs a route for them with [`twilio`].
 ///
 /// **Id**, **Replays**, **Refusals** and **Reported:** as with [`twilio`]. Twilio calls SharedKeys a public beta.
 ///
 /// # Errors
 /// If a secret or the URL is invalid.
 pub fn twilio_shared_key(secrets: impl IntoSecrets, url: &str) -> Result<Custom, ConfigError> {
-    Signing { name: "twilio-shared-key", algorithm: Algorithm::HmacSha256, signs: SHA256 }.scheme(secrets, url)
+    Variant { name: "twilio-shared-key", algorithm: Algorithm::HmacSha256, signs: SHA256 }.scheme(secrets, url)
 }
 
 #[cfg(feature = "sha1")]
 const SHA1: &str = "HMAC-SHA1 of {url}, then the form's parameters, sorted";
 const SHA256: &str = "HMAC-SHA256 of {url}, then the form's parameters, sorted";
 
-/// What tells Twilio's two schemes apart.
-struct Signing {
+/// The differences between Twilio's two schemes.
+struct Variant {
     name: &'static str,
     algorithm: Algorithm,
     signs: &'static str,
 }
 
-impl Signing {
+impl Variant {
     fn scheme(self, secrets: impl IntoSecrets, url: &str) -> Result<Custom, ConfigError> {
         let algorithm = self.algorithm;
         let secrets = Secrets::new(secrets, move |text| Key::new(algorithm, text.as_bytes()))?;
@@ -81,7 +84,7 @@ impl Signing {
         let signing = url.clone();
         Ok(Custom::by_body(self.name, secrets, move |head, body| read(&url, algorithm, head, body))
             .signing(move |message, secrets| sign(&signing, message, secrets))
-            .demanding(SIGNATURE)
+            .required_header(SIGNATURE)
             .described(self.signs)
             .with_profile(profile))
     }
@@ -91,7 +94,7 @@ fn read(url: &PublicUrl, algorithm: Algorithm, head: &Head<'_>, body: &[u8]) -> 
     let signature = head.proof_header(SIGNATURE)?;
     let url = signed_url(url, head)?;
     let parameters = parameters(&url, head.headers(), body)?;
-    // A form without one can be sorted otherwise, or cut elsewhere, and its signature still holds.
+    // A form without a digest can be sorted otherwise, or cut elsewhere, and its signature still holds.
     let is_digested = body_digest(&url).is_some();
     let proof = |url: &str| {
         let mut proof = Proof::of(&[url.as_bytes(), &parameters].concat());
@@ -101,9 +104,9 @@ fn read(url: &PublicUrl, algorithm: Algorithm, head: &Head<'_>, body: &[u8]) -> 
     Ok(vec![proof(&url).or(proof(&other_port(&url)))])
 }
 
-/// The public URL, which always gets the request's `bodySHA256`: that is no part of what is configured.
+/// The public URL with the request's `bodySHA256`, which is never part of the configured URL.
 fn signed_url<'a>(url: &'a PublicUrl, head: &Head<'_>) -> Result<Cow<'a, str>, Rejection> {
-    let url = url.of(head)?;
+    let url = url.for_request(head)?;
     let sent_to = head.uri().path_and_query().map_or("", PathAndQuery::as_str);
     Ok(match (body_digest(&url), body_digest(sent_to)) {
         (None, Some(digest)) => Cow::Owned(with_digest(&url, digest)),
@@ -116,22 +119,24 @@ fn with_digest(url: &str, digest: &str) -> String {
     format!("{url}{separator}{BODY_DIGEST}={digest}")
 }
 
-/// What is signed after the URL.
+/// The signed bytes after the URL.
 fn parameters(url: &str, headers: &HeaderMap, body: &[u8]) -> Result<Vec<u8>, Rejection> {
     let (digest, is_form) = (body_digest(url), is_form(headers));
-    // No secret is in it: whoever sees the URL can compute it.
+    // The digest contains no secret: anyone who sees the URL can compute it.
     if digest.is_some_and(|digest| *digest != hex::encode(Sha256::digest(body))) {
         return Err(RejectionKind::SignatureMismatch.into());
     }
     match is_form {
         true => sorted(body),
         false if digest.is_some() || body.is_empty() => Ok(Vec::new()),
-        false => Err(Rejection::malformed("the body is no form, and no bodySHA256 ends the url to cover it")),
+        false => Err(Rejection::malformed(
+            "the body is not a form, and the url does not end with a bodySHA256 that covers it",
+        )),
     }
 }
 
-/// The digest that Twilio puts at the end of the URL, and only there: nothing separates the URL from a form's parameters, so
-/// that a text in one of them could be passed off as a parameter of the query.
+/// The digest that Twilio puts at the end of the URL, and only there. There is no separator between the URL and a
+/// form's parameters, so a text in one of them could be passed off as a parameter of the query.
 fn body_digest(url: &str) -> Option<&str> {
     let (_, query) = url.split_once('?')?;
     let (others, last) = query.rsplit_once('&').unwrap_or(("", query));
@@ -139,9 +144,9 @@ fn body_digest(url: &str) -> Option<&str> {
     (digest.len() == 64 && !others.contains(BODY_DIGEST)).then_some(digest)
 }
 
-/// Names in byte order, each with its values in order, and equal ones once.
+/// Sorts the names in byte order, and the values of each name. Equal pairs count once.
 fn sorted(form: &[u8]) -> Result<Vec<u8>, Rejection> {
-    let mut parameters: Vec<_> = pairs(form).take(MOST_PARAMETERS + 1).collect();
+    let mut parameters: Vec<_> = form_pairs(form).take(MOST_PARAMETERS + 1).collect();
     if parameters.len() > MOST_PARAMETERS {
         return Err(Rejection::malformed("the form has more than 1,000 parameters"));
     }
@@ -150,7 +155,7 @@ fn sorted(form: &[u8]) -> Result<Vec<u8>, Rejection> {
     Ok(parameters.iter().flat_map(|(name, value)| [&**name, &**value]).flatten().copied().collect())
 }
 
-/// The same URL without its port, or with the one that its scheme has anyway.
+/// The same URL without its port, or with the default port of its scheme.
 fn other_port(url: &str) -> String {
     let Some((scheme, rest)) = url.split_once("://") else { return url.to_owned() };
     let end = rest.find(['/', '?']).unwrap_or(rest.len());
@@ -172,7 +177,7 @@ fn is_form(headers: &HeaderMap) -> bool {
 }
 
 fn event_type(form: &[u8]) -> Option<String> {
-    let status = ["MessageStatus", "CallStatus", "EventType"].iter().find_map(|name| value_of(form, name));
+    let status = ["MessageStatus", "CallStatus", "EventType"].iter().find_map(|name| form_value(form, name));
     status.map(Cow::into_owned)
 }
 
@@ -193,7 +198,7 @@ fn sign(url: &PublicUrl, message: &mut Outgoing, secrets: &SecretSet) -> Result<
 fn with_body_digest(uri: &Uri, digest: &str) -> Result<Uri, ConfigError> {
     let path = uri.path_and_query().map_or("/", PathAndQuery::as_str);
     let mut parts = uri.clone().into_parts();
-    let refused = || ConfigError::scheme("this uri cannot get a bodySHA256");
+    let refused = || ConfigError::scheme("a bodySHA256 cannot be added to this uri");
     parts.path_and_query = Some(with_digest(path, digest).parse().map_err(|_| refused())?);
     Uri::from_parts(parts).map_err(|_| refused())
 }

@@ -1,13 +1,9 @@
 //! Schemes that are described instead of written.
 
-mod build;
 mod builder;
-mod described;
-mod form;
-mod headers;
-mod list;
-mod read;
-mod sign;
+mod signature_format;
 mod signed_text;
+#[allow(clippy::module_inception, reason = "the template is what this module is about")]
+mod template;
 
-pub use self::{builder::TemplateBuilder, described::Template};
+pub use self::{builder::TemplateBuilder, template::Template};

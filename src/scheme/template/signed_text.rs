@@ -2,9 +2,9 @@ use std::fmt;
 
 use crate::error::ConfigError;
 use crate::scheme::Proof;
-use crate::scheme::short::Short;
+use crate::scheme::proof::SmallBytes;
 
-/// What is signed, as in `v0:{timestamp}:{body}`.
+/// The signed text, as in `v0:{timestamp}:{body}`.
 #[derive(Clone)]
 pub(super) struct SignedText {
     text: Box<str>,
@@ -22,9 +22,9 @@ enum Part {
     Method,
 }
 
-/// What the parts of one delivery are.
+/// The values of the parts in one delivery.
 #[derive(Clone, Copy, Default)]
-pub(super) struct Values<'a> {
+pub(super) struct SignedValues<'a> {
     pub(super) timestamp: &'a [u8],
     pub(super) id: &'a [u8],
     pub(super) url: &'a str,
@@ -35,7 +35,8 @@ impl SignedText {
     pub(super) fn parse(text: &str) -> Result<Self, ConfigError> {
         Self::try_parse(text).ok_or_else(|| {
             ConfigError::scheme(format!(
-                "{text:?} is no signed text: write literals, {{timestamp}}, {{id}}, {{url}}, {{method}} and {{body}} once"
+                "{text:?} is not a valid signed text: write literals, {{timestamp}}, {{id}}, {{url}}, {{method}} and \
+                 {{body}} once"
             ))
         })
     }
@@ -64,8 +65,8 @@ impl SignedText {
         self.before.contains(part) || self.after.contains(part)
     }
 
-    /// What stands on both sides of the timestamp behind the id. Without it, what is signed could be split elsewhere: an id could
-    /// take up what follows it, or give some of it away.
+    /// The literal on both sides of the timestamp after the id. Without it the signed text could be split elsewhere: an
+    /// id could take in the text that follows it, or lose a part of its own.
     pub(super) fn id_separator(&self) -> Option<&[u8]> {
         self.before.windows(4).find_map(|parts| match parts {
             [Part::Id, Part::Literal(one), Part::Timestamp, Part::Literal(other)] if one == other => Some(&**one),
@@ -81,24 +82,24 @@ impl SignedText {
         self.covers_body
     }
 
-    /// Whether nothing stands between the timestamp and the body: digits could move from one to the other.
+    /// Whether there is no separator between the timestamp and the body. Digits could then move from one to the other.
     pub(super) fn has_timestamp_next_to_body(&self) -> bool {
         self.covers_body
             && (self.before.last() == Some(&Part::Timestamp) || self.after.first() == Some(&Part::Timestamp))
     }
 
-    /// Tells `proof` what is signed around the body, or instead of it.
-    pub(super) fn fill(&self, proof: &mut Proof, values: &Values<'_>) {
-        self.before.iter().for_each(|part| part.push_to(proof.before_mut(), values));
-        self.after.iter().for_each(|part| part.push_to(proof.after_mut(), values));
+    /// Sets the signed text around the body, or instead of it, in `proof`.
+    pub(super) fn write_to(&self, proof: &mut Proof, values: &SignedValues<'_>) {
+        self.before.iter().for_each(|part| part.push_to(proof.prefix_mut(), values));
+        self.after.iter().for_each(|part| part.push_to(proof.suffix_mut(), values));
         if !self.covers_body {
-            proof.sign_nothing_of_the_body();
+            proof.exclude_body();
         }
     }
 }
 
 impl Part {
-    fn push_to(&self, bytes: &mut Short, values: &Values<'_>) {
+    fn push_to(&self, bytes: &mut SmallBytes, values: &SignedValues<'_>) {
         bytes.push(match self {
             Self::Literal(literal) => literal,
             Self::Timestamp => values.timestamp,

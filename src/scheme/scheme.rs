@@ -1,0 +1,109 @@
+use std::sync::Arc;
+
+use bytes::Bytes;
+use http::Response;
+
+use super::{Head, Outgoing, Profile, Proof};
+use crate::error::ConfigError;
+use crate::rejection::{Rejection, RejectionKind};
+use crate::secrets::{Key, SecretSet, Secrets};
+
+/// How a provider signs, and with which secrets.
+///
+/// A scheme only says what is claimed and what is signed. The layer computes the MACs, compares them, enforces the
+/// limits and orders the checks, so that no scheme can get them wrong.
+pub trait Scheme: Send + Sync + 'static {
+    /// A short, stable name, such as `stripe`. It is the endpoint's name unless another is known.
+    fn name(&self) -> &str;
+
+    /// The secrets that the scheme was built with.
+    fn secrets(&self) -> &Secrets;
+
+    /// Reads the claim from the head: signatures, the signed text around the body, and the time of signing. A claim
+    /// that can be refused here is refused before the body is read. The function is pure: it takes the time from
+    /// [`head.now()`](Head::now) only.
+    ///
+    /// # Errors
+    /// A [`Rejection`] that says what is wrong with the proof.
+    fn read(&self, head: &Head<'_>) -> Result<Proof, Rejection>;
+
+    /// Reads the claims from the body, for a scheme whose [`read`](Scheme::read) returned [`Proof::in_body`]. All of
+    /// the proofs must hold. The body is not verified yet, and may contain anything.
+    ///
+    /// # Errors
+    /// A [`Rejection`] that says what is wrong with the proof.
+    fn read_body(&self, head: &Head<'_>, body: &[u8]) -> Result<Vec<Proof>, Rejection> {
+        let _ = (head, body);
+        Err(RejectionKind::MissingSignature.into())
+    }
+
+    /// Signs `message` so that [`read`](Scheme::read) accepts it: adds headers, or other carriers of the signature. It
+    /// signs with every active secret if the scheme has room for several signatures, else with the first.
+    ///
+    /// # Errors
+    /// If the message cannot be signed, for instance because no secret is active.
+    fn sign(&self, message: &mut Outgoing, secrets: &SecretSet) -> Result<(), ConfigError>;
+
+    /// Facts about the provider: where its ids are, how long it waits and retries.
+    fn profile(&self) -> Profile {
+        Profile::default()
+    }
+
+    /// Describes the signed content and the algorithm in words: `HMAC-SHA256 of {timestamp}.{body}`.
+    fn signs(&self) -> String {
+        "a scheme of its own".to_owned()
+    }
+
+    /// Answers an unsigned request that the provider sends to validate the endpoint, by another method than events
+    /// have. `None` leaves the request to the layer's 405. Anyone can cause such a response, so be careful what it
+    /// echoes. The layer must see the request: on an axum `Router` it does, on `post(handler)` itself it does not.
+    fn probe(&self, head: &Head<'_>) -> Option<Result<Response<Bytes>, Rejection>> {
+        let _ = head;
+        None
+    }
+
+    /// Answers a verified delivery that is not an event, but validates the endpoint. `key` is the key that verified it.
+    /// A signed response must not sign arbitrary input, or it becomes a signing oracle.
+    fn handshake(&self, body: &[u8], key: &Key) -> Option<Response<Bytes>> {
+        let _ = (body, key);
+        None
+    }
+}
+
+impl<S: Scheme + ?Sized> Scheme for Arc<S> {
+    fn name(&self) -> &str {
+        (**self).name()
+    }
+
+    fn secrets(&self) -> &Secrets {
+        (**self).secrets()
+    }
+
+    fn read(&self, head: &Head<'_>) -> Result<Proof, Rejection> {
+        (**self).read(head)
+    }
+
+    fn read_body(&self, head: &Head<'_>, body: &[u8]) -> Result<Vec<Proof>, Rejection> {
+        (**self).read_body(head, body)
+    }
+
+    fn sign(&self, message: &mut Outgoing, secrets: &SecretSet) -> Result<(), ConfigError> {
+        (**self).sign(message, secrets)
+    }
+
+    fn profile(&self) -> Profile {
+        (**self).profile()
+    }
+
+    fn signs(&self) -> String {
+        (**self).signs()
+    }
+
+    fn probe(&self, head: &Head<'_>) -> Option<Result<Response<Bytes>, Rejection>> {
+        (**self).probe(head)
+    }
+
+    fn handshake(&self, body: &[u8], key: &Key) -> Option<Response<Bytes>> {
+        (**self).handshake(body, key)
+    }
+}

@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
 const FAULTS: &str = include_str!("../docs/faults.md");
+const ARCHITECTURE: &str = include_str!("../ARCHITECTURE.md");
 
 /// A test, as its file and its name.
 type Named = (String, String);
@@ -73,4 +74,31 @@ fn every_fault_has_a_test_and_every_test_of_a_fault_is_listed() {
     }
     assert_eq!(listed.iter().map(|(number, _)| *number).collect::<BTreeSet<_>>(), (1..=50).collect());
     assert_eq!(listed.into_iter().map(|(_, test)| test).collect::<BTreeSet<_>>(), written());
+}
+
+/// The text between each pair of backticks.
+fn quoted(text: &str) -> impl Iterator<Item = &str> {
+    text.split('`').skip(1).step_by(2)
+}
+
+#[test]
+fn every_item_that_the_architecture_names_exists() {
+    let mut named = 0;
+    for item in quoted(ARCHITECTURE).filter(|item| item.contains(".rs::")) {
+        let (path, name) = item.split_once("::").expect("a file and an item");
+        let source =
+            std::fs::read_to_string(root().join("src").join(path)).unwrap_or_else(|_| panic!("{item}: no such file"));
+        let is_defined = ["fn", "struct", "enum", "trait"].iter().any(|kind| {
+            source.match_indices(&format!("{kind} {name}")).any(|(at, found)| {
+                let next = source[at + found.len()..].chars().next();
+                next.is_some_and(|next| !next.is_alphanumeric() && next != '_')
+            })
+        });
+        assert!(is_defined, "{item}: the file does not define it");
+        named += 1;
+    }
+    assert!(named > 20, "{named}");
+    for room in quoted(ARCHITECTURE).filter(|room| room.ends_with('/')) {
+        assert!(root().join("src").join(room).is_dir(), "{room}: no such folder");
+    }
 }

@@ -20,51 +20,104 @@ pub type StoreFuture<'a, T> = Pin<Box<dyn Future<Output = Result<T, StoreError>>
 /// forget a claim when its lease lapses. `renew` and `settle` therefore get the whole request that was answered [`Claim::Fresh`],
 /// to write it anew.
 ///
+/// A whole store, which passes the conformance suite (`testing::conformance`, feature `testing`):
+///
 /// ```
-/// # use std::{collections::HashMap, sync::Mutex};
+/// use std::collections::HashMap;
+/// use std::future::ready;
+/// use std::sync::Mutex;
+/// use std::time::Instant;
+///
 /// use tower_webhook::EventKey;
+/// use tower_webhook::clock::Clock;
 /// use tower_webhook::store::{Claim, ClaimRequest, ClaimToken, Ending, Fingerprint, Hold, Store, StoreFuture};
+/// use tower_webhook::testing::ManualClock;
 ///
-/// /// A store that never forgets, and whose leases never lapse.
-/// #[derive(Default)]
-/// struct Forever(Mutex<HashMap<EventKey, (ClaimToken, Fingerprint, bool)>>);
+/// struct Record {
+///     token: ClaimToken,
+///     fingerprint: Fingerprint,
+///     completed: bool,
+///     /// When the lease ends, or the retention of a completed event.
+///     until: Instant,
+/// }
 ///
-/// impl Store for Forever {
+/// /// A store in a map. It grows for ever: a real one would delete expired records.
+/// struct MapStore {
+///     clock: ManualClock,
+///     records: Mutex<HashMap<EventKey, Record>>,
+/// }
+///
+/// impl Store for MapStore {
 ///     fn claim<'a>(&'a self, request: &'a ClaimRequest<'a>) -> StoreFuture<'a, Claim> {
-///         Box::pin(async move {
-///             let mut events = self.0.lock().unwrap();
-///             let new = (request.token, request.fingerprint, false);
-///             let (token, fingerprint, done) = *events.entry(request.key.clone()).or_insert(new);
-///             let same_body = fingerprint == request.fingerprint;
-///             Ok(match done {
-///                 true => Claim::Completed { same_body },
-///                 false if token == request.token => Claim::Fresh { attempt: None },
-///                 false => Claim::InFlight { same_body },
-///             })
-///         })
+///         let now = self.clock.monotonic();
+///         let ClaimRequest { token, fingerprint, .. } = *request;
+///         let mut records = self.records.lock().unwrap();
+///         let answer = match records.get(request.key).filter(|record| now < record.until) {
+///             Some(record) if record.completed => Claim::Completed { same_body: record.fingerprint == fingerprint },
+///             Some(record) if record.token != token => Claim::InFlight { same_body: record.fingerprint == fingerprint },
+///             _ => {
+///                 let record = Record { token, fingerprint, completed: false, until: now + request.lease };
+///                 records.insert(request.key.clone(), record);
+///                 Claim::Fresh { attempt: None }
+///             }
+///         };
+///         Box::pin(ready(Ok(answer)))
 ///     }
 ///
 ///     fn renew<'a>(&'a self, claim: &'a ClaimRequest<'a>) -> StoreFuture<'a, Hold> {
-///         Box::pin(async move {
-///             let events = self.0.lock().unwrap();
-///             let is_held = events.get(claim.key).is_some_and(|(token, _, done)| *token == claim.token && !done);
-///             Ok(if is_held { Hold::Held } else { Hold::Lost })
-///         })
+///         let mut records = self.records.lock().unwrap();
+///         let hold = match records.get_mut(claim.key) {
+///             // A lapsed lease, too: nobody has taken the event over.
+///             Some(record) if record.token == claim.token && !record.completed => {
+///                 record.until = self.clock.monotonic() + claim.lease;
+///                 Hold::Held
+///             }
+///             _ => Hold::Lost,
+///         };
+///         Box::pin(ready(Ok(hold)))
 ///     }
 ///
 ///     fn settle<'a>(&'a self, claim: &'a ClaimRequest<'a>, ending: Ending<'a>) -> StoreFuture<'a, Hold> {
-///         Box::pin(async move {
-///             let mut events = self.0.lock().unwrap();
-///             match (events.get_mut(claim.key), ending) {
-///                 (Some((token, _, done)), Ending::Complete(_)) if *token == claim.token => *done = true,
-///                 (Some((token, _, false)), Ending::Release) if *token == claim.token => {
-///                     events.remove(claim.key);
+///         let mut records = self.records.lock().unwrap();
+///         let hold = match (records.get_mut(claim.key), ending) {
+///             (Some(record), Ending::Complete(completion)) if record.token == claim.token => {
+///                 // A repeated completion changes nothing.
+///                 if !record.completed {
+///                     record.completed = true;
+///                     record.until = self.clock.monotonic() + completion.retention;
 ///                 }
-///                 _ => return Ok(Hold::Lost),
+///                 Hold::Held
 ///             }
-///             Ok(Hold::Held)
-///         })
+///             (Some(record), Ending::Release) if record.token == claim.token && !record.completed => {
+///                 records.remove(claim.key);
+///                 Hold::Held
+///             }
+///             _ => Hold::Lost,
+///         };
+///         Box::pin(ready(Ok(hold)))
 ///     }
+/// }
+///
+/// # use std::time::Duration;
+/// use tower_webhook::testing::conformance::{self, Harness};
+///
+/// struct Maps(ManualClock);
+///
+/// impl Harness for Maps {
+///     type Store = MapStore;
+///
+///     async fn store(&self) -> MapStore {
+///         MapStore { clock: self.0.clone(), records: Mutex::default() }
+///     }
+///
+///     async fn pass(&self, time: Duration) {
+///         self.0.advance(time);
+///     }
+/// }
+///
+/// #[tokio::main]
+/// async fn main() {
+///     conformance::run(&Maps(ManualClock::at_unix(1_700_000_000))).await;
 /// }
 /// ```
 pub trait Store: Send + Sync + 'static {

@@ -43,14 +43,14 @@ pub fn twilio(secrets: impl IntoSecrets, url: &str) -> Result<Custom, ConfigErro
     Variant { name: "twilio", algorithm: Algorithm::HmacSha1, signs: SHA1 }.scheme(secrets, url)
 }
 
-/// Twilio with a SharedKey: as [`twilio`], but HMAC-SHA256, under a key made for webhooks in place of the auth token.
+/// Twilio with a SharedKey: as `twilio`, but HMAC-SHA256, under a key made for webhooks in place of the auth token.
 ///
 /// A Webhook Setting names the key and the algorithm, and Twilio announces both in
 /// `X-Twilio-Webhooks-Signature-Settings`. This scheme does not read that header: it takes HMAC-SHA256 and nothing
 /// else, so that no sender chooses what it is verified with. During a change of keys, give it the old one and the new
-/// one. An endpoint that still gets deliveries signed with the auth token needs a route for them with [`twilio`].
+/// one. An endpoint that still gets deliveries signed with the auth token needs a route for them with `twilio`.
 ///
-/// **Id**, **Replays**, **Refusals** and **Reported:** as with [`twilio`]. Twilio calls SharedKeys a public beta.
+/// **Id**, **Replays**, **Refusals** and **Reported:** as with `twilio`. Twilio calls SharedKeys a public beta.
 ///
 /// # Errors
 /// If a secret or the URL is invalid.

@@ -29,7 +29,7 @@ use http::{HeaderValue, Response, StatusCode};
 use crate::error::with_causes;
 
 /// Reasons are cut to this many bytes: they go into stores and on dashboards.
-const LONGEST_REASON: usize = 512;
+const MAX_REASON: usize = 512;
 
 /// A handler's failure, transient or permanent.
 ///
@@ -149,7 +149,7 @@ impl fmt::Debug for Failure {
 }
 
 fn capped(mut reason: String) -> Arc<str> {
-    let mut end = reason.len().min(LONGEST_REASON);
+    let mut end = reason.len().min(MAX_REASON);
     while !reason.is_char_boundary(end) {
         end -= 1;
     }

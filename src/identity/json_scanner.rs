@@ -357,7 +357,7 @@ impl Nesting {
 #[inline(never)]
 fn skip_whitespace(mut bytes: &[u8]) -> &[u8] {
     while let [b' ' | b'\n' | b'\r' | b'\t', rest @ ..] = bytes {
-        bytes = skip_run(rest, not_space);
+        bytes = skip_run(rest, |word| word ^ all(b' '));
     }
     bytes
 }
@@ -387,11 +387,6 @@ fn skip_last_run(bytes: &[u8], stops: impl Fn(u64) -> u64) -> &[u8] {
 /// A word in which every byte is `byte`.
 const fn all(byte: u8) -> u64 {
     u64::from_le_bytes([byte; 8])
-}
-
-#[inline(always)]
-fn not_space(word: u64) -> u64 {
-    word ^ all(b' ')
 }
 
 /// Stops at a quote, a backslash or a control character.

@@ -27,7 +27,7 @@ const LENIENT: GeneralPurpose = GeneralPurpose::new(
 );
 
 /// The longest decoded signature that is accepted: an ECDSA signature in DER has at most 72 bytes.
-const LONGEST: usize = 96;
+const MAX_SIGNATURE: usize = 96;
 
 impl Encoding {
     /// Decodes a signature strictly: each signature has one spelling, except for the case of hex digits.
@@ -36,13 +36,13 @@ impl Encoding {
             // Nearly every delivery.
             (Self::Hex, Algorithm::HmacSha256) => decode_hex(text).map(|tag| Signature::Tag(algorithm, tag)),
             (Self::Hex, _) => {
-                let mut bytes = [0; LONGEST];
+                let mut bytes = [0; MAX_SIGNATURE];
                 let bytes = bytes.get_mut(..text.len() / 2)?;
                 hex::decode_to_slice(text, bytes).ok()?;
                 Signature::new(algorithm, bytes)
             }
             (Self::Base64, _) => {
-                let mut bytes = [0; LONGEST];
+                let mut bytes = [0; MAX_SIGNATURE];
                 let length = STANDARD.decode_slice(text, &mut bytes).ok()?;
                 Signature::new(algorithm, &bytes[..length])
             }

@@ -8,11 +8,11 @@ use crate::rejection::{Rejection, RejectionKind};
 use crate::secrets::{Algorithm, Signature};
 
 /// More signatures than this are an attack, not a rotation.
-const MOST_SIGNATURES: usize = 16;
+const MAX_SIGNATURES: usize = 16;
 
 /// The limit for signatures of private keys. It is lower, since each of them must be verified under every key and
 /// cannot just be compared.
-const MOST_ASYMMETRIC: usize = 4;
+const MAX_ASYMMETRIC: usize = 4;
 
 const TOO_MANY: Rejection = Rejection::malformed("it has more than 16 signatures, or more than 4 of private keys");
 
@@ -188,8 +188,8 @@ impl Proof {
 
     fn is_excessive(&self) -> bool {
         let asymmetric = |signature: &&Signature| matches!(signature, Signature::Asymmetric(..));
-        let excessive = self.offered > MOST_SIGNATURES
-            || !self.more.is_empty() && self.signatures().filter(asymmetric).count() > MOST_ASYMMETRIC;
+        let excessive = self.offered > MAX_SIGNATURES
+            || !self.more.is_empty() && self.signatures().filter(asymmetric).count() > MAX_ASYMMETRIC;
         excessive || self.alternative.as_ref().is_some_and(|alternative| alternative.is_excessive())
     }
 

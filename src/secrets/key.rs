@@ -43,7 +43,7 @@ impl fmt::Display for Algorithm {
 
 /// Key material, ready to compute with. A MAC is keyed once, and cloned for every delivery.
 ///
-/// A scheme makes it from the text of a [`Secret`](super::super::Secret), so that how a secret is decoded is part of
+/// A scheme makes it from the text of a [`Secret`](super::Secret), so that how a secret is decoded is part of
 /// the scheme and never guessed. A key never prints, and its state is overwritten when it is dropped.
 #[derive(Clone)]
 pub struct Key {
@@ -164,7 +164,7 @@ impl fmt::Debug for Key {
 /// The result of a MAC. Shorter results are padded with zeros.
 pub(crate) type Tag = [u8; 32];
 
-/// One MAC computation under a [`Key`](super::Key), fed as the body arrives.
+/// One MAC computation under a [`Key`], fed as the body arrives.
 #[derive(Clone)]
 pub(crate) enum Mac {
     HmacSha256(Hmac<Sha256>),

@@ -9,7 +9,7 @@
 //! use tower_webhook::secrets::Secret;
 //!
 //! let scheme = scheme::stripe("whsec_old")?;
-//! let secrets = scheme.secrets().clone(); // a handle, for whoever rotates
+//! let secrets = scheme.secrets().clone(); // a handle for the code that rotates them
 //!
 //! let tomorrow = SystemTime::now() + Duration::from_secs(24 * 3600);
 //! secrets.replace([

@@ -9,7 +9,7 @@ use crate::error::{ConfigError, ConfigErrorKind};
 use crate::rejection::Rejection;
 
 /// The most secrets that may be active at once. Each of them costs a MAC per delivery.
-const MOST_SECRETS: usize = 8;
+const MAX_SECRETS: usize = 8;
 
 /// Turns the text of a secret into key material, as the scheme defines it.
 pub(super) type Prepare = dyn Fn(&str) -> Result<Key, ConfigError> + Send + Sync;
@@ -29,7 +29,7 @@ impl SecretSet {
         if secrets.is_empty() {
             return Err(invalid("no secret was given: deliveries cannot be verified without one"));
         }
-        if secrets.len() > MOST_SECRETS {
+        if secrets.len() > MAX_SECRETS {
             return Err(invalid("more than 8 secrets were given: remove those that no sender uses any more"));
         }
         let prepared =

@@ -32,7 +32,7 @@ struct Inner {
 /// The mutex that concurrent lookups of one tenant share, and the number of its users.
 #[derive(Default)]
 struct FlightState {
-    turn: Arc<tokio::sync::Mutex<()>>,
+    lock: Arc<tokio::sync::Mutex<()>>,
     users: usize,
 }
 
@@ -88,9 +88,9 @@ impl TenantCache {
     /// Joins the single flight that all concurrent lookups of `tenant` share.
     pub(super) fn flight(self: &Arc<Self>, tenant: &Arc<str>) -> SingleFlight {
         let mut inner = self.lock();
-        let shared = inner.flights.entry(tenant.clone()).or_default();
-        shared.users += 1;
-        SingleFlight { cache: self.clone(), tenant: tenant.clone(), turn: shared.turn.clone() }
+        let state = inner.flights.entry(tenant.clone()).or_default();
+        state.users += 1;
+        SingleFlight { cache: self.clone(), tenant: tenant.clone(), lock: state.lock.clone() }
     }
 
     fn lock(&self) -> MutexGuard<'_, Inner> {
@@ -101,21 +101,21 @@ impl TenantCache {
 pub(super) struct SingleFlight {
     cache: Arc<TenantCache>,
     tenant: Arc<str>,
-    turn: Arc<tokio::sync::Mutex<()>>,
+    lock: Arc<tokio::sync::Mutex<()>>,
 }
 
 impl SingleFlight {
-    pub(super) async fn turn(&self) -> OwnedMutexGuard<()> {
-        self.turn.clone().lock_owned().await
+    pub(super) async fn lock(&self) -> OwnedMutexGuard<()> {
+        self.lock.clone().lock_owned().await
     }
 }
 
 impl Drop for SingleFlight {
     fn drop(&mut self) {
         let mut inner = self.cache.lock();
-        let Some(shared) = inner.flights.get_mut(&self.tenant) else { return };
-        shared.users -= 1;
-        if shared.users == 0 {
+        let Some(state) = inner.flights.get_mut(&self.tenant) else { return };
+        state.users -= 1;
+        if state.users == 0 {
             inner.flights.remove(&self.tenant);
         }
     }

@@ -25,7 +25,7 @@ type TenantOf = dyn Fn(&Head<'_>) -> Option<String> + Send + Sync;
 type LookupFuture = Pin<Box<dyn Future<Output = Result<Option<Vec<Secret>>, LookupError>> + Send>>;
 
 /// The most lookups that run at once, unless the builder sets another limit.
-const MOST_LOOKUPS: usize = 32;
+const DEFAULT_MAX_LOOKUPS: usize = 32;
 
 /// Secrets that are looked up per request, for routes that serve many tenants.
 ///
@@ -84,7 +84,7 @@ impl TenantSecrets {
             deadline: Duration::from_secs(2),
             in_key: true,
             cache: Arc::new(TenantCache::new(10_000, Duration::from_secs(60))),
-            slots: Arc::new(LookupSlots::new(MOST_LOOKUPS)),
+            slots: Arc::new(LookupSlots::new(DEFAULT_MAX_LOOKUPS)),
         }
     }
 
@@ -157,22 +157,22 @@ impl TenantSecrets {
         let deadline = Instant::now() + self.deadline.min(LONGEST);
         let flight = self.cache.flight(tenant);
         let waiting = async {
-            let turn = flight.turn().await;
+            let guard = flight.lock().await;
             // The delivery that held the lock before may have cached the result.
             match self.cache.get(tenant) {
                 Some(known) => Err(known),
-                None => Ok((turn, self.slots.acquire(self.cache.found_before(tenant)).await)),
+                None => Ok((guard, self.slots.acquire(self.cache.found_before(tenant)).await)),
             }
         };
-        let (turn, slot) = match timeout_at(deadline, waiting).await {
+        let (guard, slot) = match timeout_at(deadline, waiting).await {
             Ok(Err(known)) => return prepared(known, prepare),
             // A slot that comes too late is released at once: its delivery has timed out.
-            Ok(Ok(turn_and_slot)) if Instant::now() < deadline => turn_and_slot,
+            Ok(Ok(guard_and_slot)) if Instant::now() < deadline => guard_and_slot,
             Ok(Ok(_)) | Err(_) => return Err("timed out waiting for other lookups: see max_lookups".into()),
         };
         let (this, tenant, prepare) = (self.clone(), tenant.clone(), prepare.clone());
         let lookup = SpawnOnDrop::new(async move {
-            let _held = (flight, turn, slot);
+            let _held = (flight, guard, slot);
             tokio::time::timeout(this.deadline, this.run_lookup(&tenant, &prepare)).await?
         });
         timeout_at(deadline, lookup).await?

@@ -55,7 +55,7 @@ fn form_that_cannot_be_read_does_not_build() {
         "v1,…",
     ] {
         let told = error(Template::builder("acme").signature("x-acme-signature", form), form);
-        assert!(told.contains("is no form of a signature") && told.contains("sha256={hex}"), "{form}: {told}");
+        assert!(told.contains("is not a signature format") && told.contains("sha256={hex}"), "{form}: {told}");
     }
     error(Template::builder("acme"), "no signature at all");
 }
@@ -66,7 +66,7 @@ fn signed_text_that_cannot_be_read_does_not_build() {
         ["{body", "body}", "{Body}", "{}", "{{body}}", "{body}{body}", "{payload}", "}{body}", "{timestamp.body}"]
     {
         let told = error(builder().timestamp("x-acme-timestamp").signed(text), text);
-        assert!(told.contains("is no signed text") && told.contains("{timestamp}"), "{text}: {told}");
+        assert!(told.contains("is not a valid signed text") && told.contains("{timestamp}"), "{text}: {told}");
     }
 }
 
@@ -253,7 +253,7 @@ fn signed_id_stands_before_a_timestamp_between_two_equal_literals() {
 #[test]
 fn headers_come_after_the_signature_that_they_belong_to() {
     let early = Template::builder("acme").timestamp("x-acme-timestamp").signature("x-acme-signature", "{hex}");
-    assert!(error(early.signed("{timestamp}.{body}"), "early").contains("come after the signature"));
+    assert!(error(early.signed("{timestamp}.{body}"), "early").contains("after the signature that they belong to"));
     let twice = builder().body_timestamp("at").timestamp("x-acme-timestamp").signed("{timestamp}.{body}");
     assert!(error(twice, "two timestamps").contains("drop one"));
     let token = Template::builder("acme").signature("x-acme-token", "{token}").algorithm(Algorithm::Token);

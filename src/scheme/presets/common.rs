@@ -23,7 +23,7 @@ pub(super) const fn seconds(seconds: u64) -> Duration {
 }
 
 /// The longest word that is echoed.
-const LONGEST_WORD: usize = 256;
+const MAX_WORD: usize = 256;
 
 pub(super) fn query_of_get<'a>(head: &Head<'a>) -> Option<&'a [u8]> {
     head.uri().query().filter(|_| head.method() == Method::GET).map(str::as_bytes)
@@ -33,7 +33,7 @@ pub(super) fn query_of_get<'a>(head: &Head<'a>) -> Option<&'a [u8]> {
 pub(super) fn is_word(text: &str) -> bool {
     let is_plain =
         |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_' | b'.' | b'~' | b'+' | b'/' | b'=');
-    (1..=LONGEST_WORD).contains(&text.len()) && text.bytes().all(is_plain)
+    (1..=MAX_WORD).contains(&text.len()) && text.bytes().all(is_plain)
 }
 
 pub(super) fn text_response(text: String) -> Response<Bytes> {

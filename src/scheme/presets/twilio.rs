@@ -18,7 +18,7 @@ const SIGNATURE: HeaderName = HeaderName::from_static("x-twilio-signature");
 const BODY_DIGEST: &str = "bodySHA256";
 
 /// The parameters are sorted before the signature is verified, so their number is limited.
-const MOST_PARAMETERS: usize = 1_000;
+const MAX_PARAMETERS: usize = 1_000;
 
 /// Twilio: `X-Twilio-Signature: {base64}`, HMAC-SHA1 of the public `url`, followed by the form's parameters, sorted. A
 /// body that is not a form is covered by its SHA-256 in the URL's `bodySHA256`. A body that is neither a form nor
@@ -146,8 +146,8 @@ fn body_digest(url: &str) -> Option<&str> {
 
 /// Sorts the names in byte order, and the values of each name. Equal pairs count once.
 fn sorted(form: &[u8]) -> Result<Vec<u8>, Rejection> {
-    let mut parameters: Vec<_> = form_pairs(form).take(MOST_PARAMETERS + 1).collect();
-    if parameters.len() > MOST_PARAMETERS {
+    let mut parameters: Vec<_> = form_pairs(form).take(MAX_PARAMETERS + 1).collect();
+    if parameters.len() > MAX_PARAMETERS {
         return Err(Rejection::malformed("the form has more than 1,000 parameters"));
     }
     parameters.sort_unstable();

@@ -25,7 +25,7 @@ impl Template {
 
 type MakeKey = dyn Fn(&str) -> Result<Key, ConfigError> + Send + Sync;
 
-/// Builds a [`Template`](super::Template). Nothing is validated before [`build`](TemplateBuilder::build).
+/// Builds a [`Template`]. Nothing is validated before [`build`](TemplateBuilder::build).
 #[must_use]
 pub struct TemplateBuilder {
     name: Cow<'static, str>,
@@ -34,7 +34,7 @@ pub struct TemplateBuilder {
     key: Option<Arc<MakeKey>>,
     secret_encoding: Encoding,
     header_sets: Vec<HeaderSetNames>,
-    form: String,
+    format: String,
     signed: String,
     unit: TimestampUnit,
     body_timestamp: Option<String>,
@@ -66,7 +66,7 @@ impl TemplateBuilder {
             key: None,
             secret_encoding: Encoding::Text,
             header_sets: Vec::new(),
-            form: String::new(),
+            format: String::new(),
             signed: "{body}".to_owned(),
             unit: TimestampUnit::Seconds,
             body_timestamp: None,
@@ -89,8 +89,8 @@ impl TemplateBuilder {
     /// `v1={hex},…` is a list of signatures, of which any may match. `t={timestamp},v1={hex}` is a list that contains
     /// the timestamp. A list's separators are the ones written, its elements may come in any order, and those of other
     /// versions are skipped.
-    pub fn signature(mut self, header: &str, form: &str) -> Self {
-        form.clone_into(&mut self.form);
+    pub fn signature(mut self, header: &str, format: &str) -> Self {
+        format.clone_into(&mut self.format);
         self.header_sets.clear();
         self.or_signature(header)
     }
@@ -249,6 +249,7 @@ impl TemplateBuilder {
         self.handshake = Some(Arc::new(handshake));
         self
     }
+
     /// Builds the scheme with these secrets.
     ///
     /// # Errors
@@ -262,9 +263,9 @@ impl TemplateBuilder {
         if self.misplaced {
             return Err(ConfigError::scheme("call timestamp and id after the signature that they belong to"));
         }
-        let mut form = SignatureFormat::parse(&self.form, algorithm)?;
+        let mut format = SignatureFormat::parse(&self.format, algorithm)?;
         for (version, algorithm) in &self.other_versions {
-            form.add_version(version, *algorithm)?;
+            format.add_version(version, *algorithm)?;
         }
         let signed = SignedText::parse(&self.signed)?;
         let own_headers = self.own_headers.iter().map(|text| HeaderPattern::new(text));
@@ -284,7 +285,7 @@ impl TemplateBuilder {
         let template = Template {
             algorithm,
             header_sets: self.header_sets.iter().map(HeaderSetNames::parse).collect::<Result<_, _>>()?,
-            form,
+            format,
             signed,
             unit: self.unit,
             body_timestamp: self.body_timestamp.as_deref().map(json_path).transpose()?,
@@ -320,7 +321,7 @@ impl HeaderSetNames {
 /// Checks that every part of the signed text has a source, and that every configured part of the head is signed.
 fn check(template: &Template, headers: &HeaderSet) -> Result<(), ConfigError> {
     let signed = &template.signed;
-    let timestamp = template.form.has_timestamp() || headers.timestamp.is_some();
+    let timestamp = template.format.has_timestamp() || headers.timestamp.is_some();
     let token = template.algorithm == Algorithm::Token;
     let ambiguous = signed.id_separator().is_none_or(|text| text[0].is_ascii_digit());
     let mistakes = [

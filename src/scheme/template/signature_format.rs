@@ -41,15 +41,15 @@ impl SignatureFormat {
         };
         let (first, rest) = text.split_once('}')?;
         if rest.is_empty() && trailing.is_none() {
-            let (prefix, encoding) = placeholder(first)?;
+            let (prefix, encoding) = split_placeholder(first)?;
             let layout = Layout::One { prefix: prefix.as_bytes().into() };
             return Some(Self { hint, encoding: encoding?, layout });
         }
         let separator = rest.bytes().next().or(trailing)?;
-        let assignment = placeholder(first)?.0.bytes().last()?;
+        let assignment = split_placeholder(first)?.0.bytes().last()?;
         let (mut timestamp, mut versions, mut written) = (None, Vec::new(), None);
         for element in text.split(char::from(separator)) {
-            let (key, encoding) = placeholder(element.strip_suffix('}')?)?;
+            let (key, encoding) = split_placeholder(element.strip_suffix('}')?)?;
             let key: Box<[u8]> = key.strip_suffix(char::from(assignment))?.as_bytes().into();
             match encoding {
                 Some(_) if written.is_none_or(|written| encoding == Some(written)) => versions.push((key, algorithm)),
@@ -178,7 +178,7 @@ impl SignatureFormat {
 }
 
 /// Splits `v1={hex` into `v1=` and the encoding of the signature, which is `None` for the timestamp.
-fn placeholder(element: &str) -> Option<(&str, Option<Encoding>)> {
+fn split_placeholder(element: &str) -> Option<(&str, Option<Encoding>)> {
     let (before, name) = element.split_once('{')?;
     let encoding = match name {
         "hex" => Some(Encoding::Hex),

@@ -40,7 +40,7 @@ pub struct Template {
     pub(super) name: Cow<'static, str>,
     pub(super) algorithm: Algorithm,
     pub(super) header_sets: Vec<HeaderSet>,
-    pub(super) form: SignatureFormat,
+    pub(super) format: SignatureFormat,
     pub(super) signed: SignedText,
     pub(super) unit: TimestampUnit,
     pub(super) body_timestamp: Option<JsonPath>,
@@ -131,7 +131,7 @@ impl fmt::Debug for Template {
         f.debug_struct("Template")
             .field("name", &self.name)
             .field("header_sets", &self.header_sets)
-            .field("form", &self.form)
+            .field("format", &self.format)
             .field("signed", &self.signed)
             .field("tolerance", &self.tolerance)
             .field("secrets", &self.secrets)
@@ -148,7 +148,7 @@ impl Template {
         }
         let mut proof = Proof::new();
         match &self.body_timestamp {
-            Some(_) => drop(self.form.read(self.headers(head).signature.value(head)?, &mut proof, self.algorithm)?),
+            Some(_) => drop(self.format.read(self.headers(head).signature.value(head)?, &mut proof, self.algorithm)?),
             None => proof = self.proof_from_head(head, &[])?,
         }
         proof.check().map(|()| Proof::in_body())
@@ -184,7 +184,7 @@ impl Template {
     fn proof_from_head(&self, head: &Head<'_>, body_timestamp: &[u8]) -> Result<Proof, Rejection> {
         let headers = self.headers(head);
         let mut proof = Proof::new();
-        let listed = self.form.read(headers.signature.value(head)?, &mut proof, self.algorithm)?;
+        let listed = self.format.read(headers.signature.value(head)?, &mut proof, self.algorithm)?;
         let timestamp = match &headers.timestamp {
             Some(header) => header.value(head)?,
             None => listed.unwrap_or(body_timestamp),
@@ -238,7 +238,7 @@ impl Template {
     }
 
     fn is_timestamped(&self) -> bool {
-        self.form.has_timestamp() || self.header_sets[0].timestamp.is_some() || self.body_timestamp.is_some()
+        self.format.has_timestamp() || self.header_sets[0].timestamp.is_some() || self.body_timestamp.is_some()
     }
 
     /// Adds the headers with which this message is accepted.
@@ -273,7 +273,7 @@ impl Template {
         if keys.is_empty() {
             keys.push(secrets.first_active(message.signed_at)?);
         }
-        let value = self.form.write(&timestamp, &keys, |key| key.sign(&signed.message(message.body())))?;
+        let value = self.format.write(&timestamp, &keys, |key| key.sign(&signed.message(message.body())))?;
         message.set_header(&headers.signature.name, &value)
     }
 }

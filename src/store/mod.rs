@@ -42,6 +42,8 @@ pub mod postgres;
 // Documented as `tower_webhook::queue`.
 #[doc(hidden)]
 pub mod queue;
+#[cfg(feature = "sqlite")]
+mod record;
 #[cfg(feature = "redis")]
 pub mod redis;
 #[cfg(feature = "sqlite")]

@@ -51,28 +51,19 @@
 //! # }
 //! ```
 
-mod bodies;
 mod builder;
-mod connect;
-mod fault;
-mod inbox;
-mod leases;
-mod leasing;
-mod leaving;
-mod operating;
-mod pick_texts;
-mod picking;
+mod connection;
+mod lease;
+mod operation;
+mod operators;
+mod pick;
 mod plan;
-mod question;
-mod queued;
-mod reader;
+mod queue;
 mod record;
-mod schema;
 mod statements;
 mod store;
 mod table;
 mod time;
-mod viewing;
 mod writer;
 
 pub use self::{builder::SqliteStoreBuilder, statements::COMPLETE_SQL, store::SqliteStore};

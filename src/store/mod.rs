@@ -42,7 +42,6 @@ pub mod postgres;
 // Documented as `tower_webhook::queue`.
 #[doc(hidden)]
 pub mod queue;
-#[cfg(feature = "sqlite")]
 mod record;
 #[cfg(feature = "redis")]
 pub mod redis;

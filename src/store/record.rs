@@ -3,11 +3,13 @@
 //! A store describes what it has under a key as a [`Record`], asks a function of this module, and makes the change itself.
 //! Redis and Postgres decide on the server instead, and the table of the memory store decides as it looks a key up.
 
+use super::queue::EventState;
 use super::{Claim, Ending, Hold};
 
 const FRESH: Claim = Claim::Fresh { attempt: None };
 
 /// The state of an event, inline or in a queue.
+#[cfg_attr(not(feature = "sqlite"), allow(dead_code, reason = "the other stores forget a released event"))]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum State {
     /// In a queue, and not leased.
@@ -19,6 +21,17 @@ pub(crate) enum State {
     Failed,
     /// Free to claim. A queued event that is released is waiting instead.
     Released,
+}
+
+impl From<EventState> for State {
+    fn from(state: EventState) -> Self {
+        match state {
+            EventState::Waiting => Self::Waiting,
+            EventState::Running => Self::Running,
+            EventState::Completed => Self::Completed,
+            EventState::Dead => Self::Failed,
+        }
+    }
 }
 
 /// A record as one caller finds it. A record whose retention is over is none.
@@ -33,7 +46,8 @@ pub(crate) struct Record {
     pub(crate) has_lapsed: bool,
 }
 
-/// What a caller asks of a record.
+/// A verb of a store or of a queue.
+#[cfg_attr(not(feature = "sqlite"), allow(dead_code, reason = "the other stores call a function for each claim"))]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Verb {
     Claim,

@@ -4,7 +4,7 @@ use sqlx::sqlite::SqliteRow;
 use sqlx::{AssertSqlSafe, Row as _};
 
 use super::lease::stored_request;
-use super::record::{stored_event_state, unknown};
+use super::record::{stored_state, unknown};
 use super::statements::{Statement, Statements, statement};
 use super::time::{Now, millis};
 use crate::EventKey;
@@ -18,7 +18,7 @@ const DISCARDED: &str = "discarded by an operator";
 
 /// The condition for events in `state` that match a filter. An event that has expired matches none.
 fn condition(filter: &Filter, state: EventState) -> String {
-    let mut condition = format!("state = '{}' AND {{remembered}}", stored_event_state(state));
+    let mut condition = format!("state = '{}' AND {{remembered}}", stored_state(state.into()));
     for (is_set, text) in [
         (filter.key.is_some(), " AND key = ?2"),
         (filter.event_type.is_some(), " AND event_type = ?3"),
@@ -153,5 +153,5 @@ pub(super) fn read_whole(row: &SqliteRow, now: &Now) -> Result<Option<QueuedEven
 
 fn state(row: &SqliteRow) -> Result<EventState, sqlx::Error> {
     let text: &str = row.try_get("state")?;
-    EventState::ALL.into_iter().find(|state| stored_event_state(*state) == text).ok_or_else(|| unknown("state"))
+    EventState::ALL.into_iter().find(|state| stored_state((*state).into()) == text).ok_or_else(|| unknown("state"))
 }

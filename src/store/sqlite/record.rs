@@ -8,7 +8,7 @@ use sqlx::sqlite::SqliteRow;
 use super::operation::{Operation, Reply};
 use super::time::Now;
 use crate::clock::unix_millis;
-use crate::store::queue::{EventState, StoredRequest, log};
+use crate::store::queue::{StoredRequest, log};
 use crate::store::record::{self, State, Verb};
 use crate::store::{Claim, ClaimToken, Fingerprint};
 
@@ -33,16 +33,6 @@ pub(super) const fn stored_state(state: State) -> &'static str {
         State::Failed => "failed",
         State::Released => "released",
     }
-}
-
-/// The state of a queued event as it is stored.
-pub(super) const fn stored_event_state(state: EventState) -> &'static str {
-    stored_state(match state {
-        EventState::Waiting => State::Waiting,
-        EventState::Running => State::Running,
-        EventState::Completed => State::Completed,
-        EventState::Dead => State::Failed,
-    })
 }
 
 /// A row, but for its key.

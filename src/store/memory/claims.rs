@@ -1,0 +1,200 @@
+//! The running claims of a shard, and how often its released events were tried.
+
+use std::collections::{HashMap, VecDeque};
+use std::time::Duration;
+
+use hashbrown::HashTable;
+
+use super::hash::KeyHash;
+use crate::store::ClaimToken;
+
+/// Tables smaller than this are not worth making smaller.
+const SMALL: usize = 64;
+
+/// How many released events a shard remembers.
+const LIMIT: usize = 256;
+
+/// One running claim.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Running {
+    pub(super) key: KeyHash,
+    pub(super) token: ClaimToken,
+    /// When another token may take the claim over, in time since the store was built.
+    pub(super) lease_end: Duration,
+    pub(super) fingerprint: u32,
+    pub(super) attempt: u32,
+}
+
+/// The claims of a shard that are running, or that lapsed and were not taken over.
+#[derive(Debug, Default)]
+pub(super) struct RunningClaims {
+    claims: HashTable<Running>,
+    /// No claim's lease ends before this.
+    first_end: Duration,
+}
+
+impl RunningClaims {
+    pub(super) fn len(&self) -> usize {
+        self.claims.len()
+    }
+
+    pub(super) fn insert(&mut self, claim: Running) {
+        self.first_end = if self.claims.is_empty() { claim.lease_end } else { self.first_end.min(claim.lease_end) };
+        self.claims.insert_unique(claim.key.table(), claim, table_hash);
+    }
+
+    /// Replaces the claim of the same key.
+    pub(super) fn replace(&mut self, claim: Running) {
+        self.first_end = self.first_end.min(claim.lease_end);
+        if let Some(held) = self.get_mut(&claim.key) {
+            *held = claim;
+        }
+    }
+
+    pub(super) fn get(&self, key: &KeyHash) -> Option<&Running> {
+        self.claims.find(key.table(), |claim| claim.key == *key)
+    }
+
+    /// Removes the claim if `token` holds it.
+    pub(super) fn remove(&mut self, key: &KeyHash, token: ClaimToken) -> Option<Running> {
+        let held = |claim: &Running| claim.key == *key && claim.token == token;
+        let (claim, _) = self.claims.find_entry(key.table(), held).ok()?.remove();
+        self.shrink();
+        Some(claim)
+    }
+
+    /// Removes the claims whose lease ended at `limit` or before, and calls `dropped` with each.
+    ///
+    /// A full shard calls this at every claim that it has to refuse, so the walk is skipped while it cannot succeed.
+    pub(super) fn drop_lapsed(&mut self, limit: Duration, mut dropped: impl FnMut(&Running)) {
+        if self.first_end > limit {
+            return;
+        }
+        let mut first_end = Duration::MAX;
+        self.claims.retain(|claim| {
+            let keep = claim.lease_end > limit;
+            if keep {
+                first_end = first_end.min(claim.lease_end);
+            } else {
+                dropped(claim);
+            }
+            keep
+        });
+        self.first_end = first_end;
+        self.shrink();
+    }
+
+    fn get_mut(&mut self, key: &KeyHash) -> Option<&mut Running> {
+        self.claims.find_mut(key.table(), |claim| claim.key == *key)
+    }
+
+    /// Gives memory back, so that a burst of running claims does not hold it for ever.
+    fn shrink(&mut self) {
+        if self.claims.capacity() > SMALL && self.claims.len() < self.claims.capacity() / 8 {
+            self.claims.shrink_to(self.claims.len() * 2, table_hash);
+        }
+    }
+}
+
+fn table_hash(claim: &Running) -> u64 {
+    claim.key.table()
+}
+
+/// How often the lately released events were tried. The events released longest ago are forgotten first.
+///
+/// A courtesy to handlers that look at the attempt: nothing depends on its being complete.
+#[derive(Debug, Default)]
+pub(super) struct ReleasedAttempts {
+    attempts: HashMap<KeyHash, u32>,
+    order: VecDeque<KeyHash>,
+}
+
+impl ReleasedAttempts {
+    /// Remembers how often `key`, which is not in here, was tried.
+    pub(super) fn remember(&mut self, key: KeyHash, attempts: u32) {
+        if self.order.len() == LIMIT
+            && let Some(oldest) = self.order.pop_front()
+        {
+            self.attempts.remove(&oldest);
+        }
+        self.order.push_back(key);
+        self.attempts.insert(key, attempts);
+    }
+
+    /// Removes and returns how often `key` was tried: its claim counts on.
+    pub(super) fn take(&mut self, key: &KeyHash) -> u32 {
+        if self.attempts.is_empty() {
+            return 0;
+        }
+        let Some(attempts) = self.attempts.remove(key) else { return 0 };
+        self.order.retain(|other| other != key);
+        attempts
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::hash::KeyHasher;
+    use super::*;
+    use crate::EventKey;
+
+    fn claims(count: u64) -> Vec<Running> {
+        let hasher = KeyHasher::new();
+        let claim = |n: u64| Running {
+            key: hasher.hash(&EventKey::new("", None, &n.to_string())),
+            token: ClaimToken::random(),
+            lease_end: Duration::from_secs(n),
+            fingerprint: 0,
+            attempt: 1,
+        };
+        (0..count).map(claim).collect()
+    }
+
+    #[test]
+    fn memory_of_a_burst_is_given_back() {
+        let (mut running, claims) = (RunningClaims::default(), claims(10_000));
+        claims.iter().for_each(|claim| running.insert(*claim));
+        assert!(running.claims.capacity() >= 10_000);
+
+        for claim in &claims {
+            assert!(running.remove(&claim.key, claim.token).is_some());
+        }
+        assert_eq!(running.len(), 0);
+        assert!(running.claims.capacity() <= SMALL);
+    }
+
+    #[test]
+    fn only_claims_lapsed_by_the_limit_are_dropped() {
+        let (mut running, claims) = (RunningClaims::default(), claims(10));
+        claims.iter().for_each(|claim| running.insert(*claim));
+        let mut dropped = 0;
+        running.drop_lapsed(Duration::from_secs(4), |_| dropped += 1);
+
+        assert_eq!((dropped, running.len()), (5, 5));
+        assert_eq!(running.first_end, Duration::from_secs(5));
+        assert!(running.get(&claims[4].key).is_none());
+        assert!(running.get(&claims[5].key).is_some());
+    }
+
+    #[test]
+    fn another_token_removes_nothing() {
+        let (mut running, claims) = (RunningClaims::default(), claims(1));
+        running.insert(claims[0]);
+        assert!(running.remove(&claims[0].key, ClaimToken::random()).is_none());
+        assert_eq!(running.len(), 1);
+    }
+
+    #[test]
+    fn the_longest_released_are_forgotten_first() {
+        let hasher = KeyHasher::new();
+        let keys: Vec<_> = (0..=LIMIT).map(|n| hasher.hash(&EventKey::new("", None, &n.to_string()))).collect();
+        let mut released = ReleasedAttempts::default();
+        for key in &keys {
+            released.remember(*key, 3);
+        }
+        assert_eq!(released.take(&keys[0]), 0);
+        assert_eq!(released.take(&keys[1]), 3);
+        assert_eq!(released.take(&keys[1]), 0, "taken is forgotten");
+        assert_eq!((released.order.len(), released.attempts.len()), (LIMIT - 1, LIMIT - 1));
+    }
+}

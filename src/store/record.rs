@@ -1,7 +1,9 @@
-//! The rules of [`Store`](super::Store) and [`Queue`](super::queue::Queue) for one event, without clocks and without storage.
+//! The rules of [`Store`](super::Store) and [`Queue`](super::queue::Queue) for one event, without clocks and without
+//! storage.
 //!
-//! A store describes what it has under a key as a [`Record`], asks a function of this module, and makes the change itself.
-//! Redis and Postgres decide on the server instead, and the table of the memory store decides as it looks a key up.
+//! A store describes what it has under a key as a [`Record`], asks a function of this module, and makes the change
+//! itself. Redis and Postgres decide on the server instead, and the table of the memory store decides as it looks a key
+//! up.
 
 use super::queue::EventState;
 use super::{Claim, Ending, Hold};
@@ -34,7 +36,7 @@ impl From<EventState> for State {
     }
 }
 
-/// A record as one caller finds it. A record whose retention is over is none.
+/// A record as one caller finds it. A record whose retention is over counts as missing.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Record {
     pub(crate) state: State,
@@ -97,8 +99,9 @@ pub(crate) fn enqueue(record: Option<Record>) -> (Claim, bool) {
 
 /// Answers a verb that needs the claim, and says whether the record changes.
 ///
-/// A token holds a claim until another takes it, however long ago its lease has lapsed. Where there is no record, the claim may
-/// have been forgotten when it lapsed: a renewal and a completion write it anew, and a release has nothing left to do.
+/// A token holds a claim until another takes it, however long ago its lease has lapsed. Where there is no record, the
+/// claim may have been forgotten when it lapsed: a renewal and a completion write it anew, and a release has nothing
+/// left to do.
 pub(crate) fn settle(record: Option<Record>, verb: Verb) -> (Hold, bool) {
     use State::{Completed, Failed, Released, Running, Waiting};
 

@@ -68,7 +68,8 @@ impl ManualClock {
         self.readings().wall = wall;
     }
 
-    /// Locks the readings, even after a panic: a test that failed while moving the clock must not fail those that share it.
+    /// Locks the readings, even after a panic: a test that failed while moving the clock must not fail those that share
+    /// it.
     fn readings(&self) -> MutexGuard<'_, Readings> {
         self.readings.lock().unwrap_or_else(PoisonError::into_inner)
     }

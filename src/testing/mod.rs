@@ -1,4 +1,5 @@
-//! Tools for tests of webhook handlers and stores: signed requests, a clock to turn by hand, replays, and a conformance suite.
+//! Tools for tests of webhook handlers and stores: signed requests, a clock to turn by hand, replays, and a conformance
+//! suite.
 //!
 //! A test of a whole receiver is three lines:
 //!

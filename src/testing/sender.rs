@@ -41,8 +41,8 @@ impl TestSender {
         self
     }
 
-    /// Creates a delivery of this body, which is signed when its request is built. Where the sender puts the event's id or type into a
-    /// header, the delivery has a new id and no type, unless set otherwise.
+    /// Creates a delivery of this body, which is signed when its request is built. Where the sender puts the event's id
+    /// or type into a header, the delivery has a new id and no type, unless set otherwise.
     pub fn deliver(&self, body: impl Into<Bytes>) -> TestDelivery {
         let Outgoing { request, id, .. } = Outgoing::new(body);
         TestDelivery {

@@ -123,7 +123,8 @@ impl Circuit {
         None
     }
 
-    /// Notes that the store failed, or did not answer. `chance`, in `[0, 1)`, keeps instances from coming back all at once.
+    /// Notes that the store failed, or did not answer. `chance`, in `[0, 1)`, keeps instances from coming back all at
+    /// once.
     pub(super) fn failed(&mut self, permit: Permit, now: Instant, chance: f64) -> Option<Transition> {
         if permit.epoch != self.epoch {
             return None;

@@ -61,7 +61,8 @@ impl Fallback {
         self.conflicts.load(Ordering::Relaxed)
     }
 
-    /// Answers a claim that the store cannot answer better: of an event that runs here, or was completed here and is not confirmed.
+    /// Answers a claim that the store cannot answer better: of an event that runs here, or was completed here and is
+    /// not confirmed.
     pub(super) fn known_only_here(&self, request: &ClaimRequest<'_>, now: Instant) -> Option<Claim> {
         let mut claims = self.lock();
         claims.journal.claim(request, now).or_else(|| claims.of_store.known_only_here(request, now))
@@ -92,8 +93,8 @@ impl Fallback {
         Err(StoreError::new(StoreErrorKind::Full))
     }
 
-    /// Adds a claim that the store has given. If the event was claimed here while the store was deciding, that answer stands and is
-    /// returned: the store's claim has to be released.
+    /// Adds a claim that the store has given. If the event was claimed here while the store was deciding, that answer
+    /// stands and is returned: the store's claim has to be released.
     pub(super) fn add_of_store(&self, request: &ClaimRequest<'_>, now: Instant) -> Option<Claim> {
         let mut claims = self.lock();
         let here = claims.journal.claim(request, now);
@@ -188,8 +189,8 @@ impl Fallback {
         }
     }
 
-    /// Notes that another claim holds the event in the store. Its holder may be gone: the conflict is reported once the claim has
-    /// outlived a lease, and the journal keeps the event until the claim ends.
+    /// Notes that another claim holds the event in the store. Its holder may be gone: the conflict is reported once the
+    /// claim has outlived a lease, and the journal keeps the event until the claim ends.
     pub(super) fn in_flight_elsewhere(&self, completed: &Completed, conflict: &Conflict, now: Instant) {
         let is_due = self.lock().journal.in_flight_elsewhere(completed, now);
         if is_due {

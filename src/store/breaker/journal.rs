@@ -14,7 +14,8 @@ const SHORTEST: Duration = Duration::from_millis(1);
 
 /// The claims that the fallback gave while the store was away, until the store has their completions.
 ///
-/// The journal decides these claims, also after the store is back. Every verb returns `None` for a key that is not in the journal.
+/// The journal decides these claims, also after the store is back. Every verb returns `None` for a key that is not in
+/// the journal.
 #[derive(Default)]
 pub(super) struct Journal {
     entries: HashMap<EventKey, Entry>,
@@ -145,13 +146,15 @@ impl Journal {
         self.done.range(from..).take(size).map(|(number, record)| (*number, record.clone())).collect()
     }
 
-    /// Forgets a completion: the store has it, or another record that stands. Returns whether a conflict was reported before.
+    /// Forgets a completion: the store has it, or another record that stands. Returns whether a conflict was reported
+    /// before.
     pub(super) fn forget(&mut self, number: u64) -> bool {
         let entry = self.done.remove(&number).and_then(|record| self.entries.remove(&record.key));
         matches!(entry, Some(Entry::Done(Done { is_reported: true, .. })))
     }
 
-    /// Notes that another claim holds the event in the store. Returns whether it has for longer than a lease, and is to be reported.
+    /// Notes that another claim holds the event in the store. Returns whether it has for longer than a lease, and is to
+    /// be reported.
     pub(super) fn in_flight_elsewhere(&mut self, record: &Completed, now: Instant) -> bool {
         let Some(Entry::Done(done)) = self.entries.get_mut(&record.key) else { return false };
         let since = *done.in_flight_since.get_or_insert(now);
@@ -225,8 +228,8 @@ pub(super) fn end(now: Instant, time: Duration) -> Instant {
     now + time.min(LONGEST)
 }
 
-/// An event that was completed on the fallback while the store was away, and of which the store has another record: two instances
-/// have run it, or are about to. The store's record stays as it is.
+/// An event that was completed on the fallback while the store was away, and of which the store has another record: two
+/// instances have run it, or are about to. The store's record stays as it is.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Conflict {

@@ -21,8 +21,8 @@ const DEADLINE: Duration = Duration::from_secs(2);
 const PAUSE: Duration = Duration::from_secs(1);
 
 impl Shared {
-    /// Starts the task that sends the store the completions that it does not have, unless the task is running. It runs as long as there
-    /// are any: its first claim is the probe that finds the store again when there are no deliveries.
+    /// Starts the task that sends the store the completions that it does not have, unless the task is running. It runs
+    /// as long as there are any: its first claim is the probe that finds the store again when there are no deliveries.
     pub(super) fn reconcile_in_background(self: &Arc<Self>) {
         let (Some(fallback), Ok(runtime)) = (&self.fallback, Handle::try_current()) else { return };
         if fallback.begin_reconciling() {
@@ -30,8 +30,9 @@ impl Shared {
         }
     }
 
-    /// Sends the store all completions from a number on, once, or until the circuit opens. Those that the store does not take stay for
-    /// the next time. Returns the number to go on with: not that of the event that may have opened the circuit.
+    /// Sends the store all completions from a number on, once, or until the circuit opens. Those that the store does
+    /// not take stay for the next time. Returns the number to go on with: not that of the event that may have opened
+    /// the circuit.
     async fn reconcile(self: &Arc<Self>, fallback: &Fallback, mut from: u64) -> u64 {
         loop {
             let size = if self.circuit.state() == CircuitState::Closed { BATCH } else { 1 };
@@ -50,8 +51,8 @@ impl Shared {
         }
     }
 
-    /// Returns `None` if the store was not asked. A call that fails is no reason not to send the next completion: the fault may be about
-    /// this event alone, and if it is not, the circuit opens.
+    /// Returns `None` if the store was not asked. A call that fails is no reason not to send the next completion: the
+    /// fault may be about this event alone, and if it is not, the circuit opens.
     async fn transfer(&self, number: u64, record: &Completed) -> Option<()> {
         let (fallback, call) = (self.fallback.as_ref()?, self.circuit.admit()?);
         let Ok(claim) = call.watch_within(DEADLINE, self.inner.claim(&record.request())).await else {
@@ -59,7 +60,8 @@ impl Shared {
         };
         let conflict = |found, same_body| Conflict { key: record.key.clone(), token: record.token, found, same_body };
         match claim {
-            // The event is completed also if it is by this very completion, whose reply was lost: completing again tells which.
+            // The event is completed also if it is by this very completion, whose reply was lost: completing again
+            // tells which.
             Claim::Fresh { .. } | Claim::Completed { .. } => match (self.complete_late(record).await, claim) {
                 (Ok(Hold::Held), _) => _ = fallback.transferred(number, record),
                 (Ok(Hold::Lost), Claim::Completed { same_body }) => {

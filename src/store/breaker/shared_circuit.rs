@@ -145,8 +145,8 @@ impl Call<'_> {
 }
 
 impl Drop for Call<'_> {
-    /// A caller that drops a call that has been pending for long has given the store up. A call that has just begun is dropped for
-    /// reasons of the caller's own.
+    /// A caller that drops a call that has been pending for long has given the store up. A call that has just begun is
+    /// dropped for reasons of the caller's own.
     fn drop(&mut self) {
         if self.over {
             return;
@@ -161,8 +161,8 @@ impl Drop for Call<'_> {
     }
 }
 
-/// Whether an error is about the store and not about one claim. A store that is full, that found an unreadable record, or whose record
-/// a transaction holds, is not away.
+/// Whether an error is about the store and not about one claim. A store that is full, that found an unreadable record,
+/// or whose record a transaction holds, is not away.
 pub(super) fn is_outage(error: &StoreError) -> bool {
     !matches!(error.kind(), StoreErrorKind::Full | StoreErrorKind::Corrupt | StoreErrorKind::Locked)
 }

@@ -26,7 +26,8 @@ pub struct BreakerStats {
     pub circuit: CircuitState,
     /// Claims that the fallback has given since the store was built.
     pub fallback_claims: u64,
-    /// Events that were completed on the fallback and that the store does not know of yet. It never will if the process ends.
+    /// Events that were completed on the fallback and that the store does not know of yet. It never will if the process
+    /// ends.
     pub unreconciled: usize,
     /// Conflicts found since the store was built.
     pub conflicts: u64,
@@ -59,9 +60,11 @@ impl BreakerStore {
         }
     }
 
-    /// Waits until the store knows of every event that was completed without it; ready at once, if there is none.
+    /// Waits until the store knows of every event that was completed without it. Returns at once if there is no such
+    /// event.
     ///
-    /// Await it before the process exits, after the [drain](crate::DrainHandle) and with a timeout: the store may not come back.
+    /// Await it before the process exits, after the [drain](crate::DrainHandle) and with a timeout: the store may not
+    /// come back.
     pub async fn reconciled(&self) {
         let Some(fallback) = &self.shared.fallback else { return };
         self.shared.reconcile_in_background();
@@ -143,8 +146,8 @@ impl Shared {
         Ok(here)
     }
 
-    /// Decides without the store, which may have given the claim nevertheless. That does no harm to the caller: the token is the
-    /// same.
+    /// Decides without the store, which may have given the claim nevertheless. That does no harm to the caller: the
+    /// token is the same.
     async fn claim_in_doubt(
         &self,
         fallback: &Fallback,
@@ -159,14 +162,15 @@ impl Shared {
         Ok(claim)
     }
 
-    /// Releases a claim of the store that its caller does not get. If the store cannot be reached, the lease ends by itself.
+    /// Releases a claim of the store that its caller does not get. If the store cannot be reached, the lease ends by
+    /// itself.
     async fn release_in_store(&self, request: &ClaimRequest<'_>) {
         let release = self.inner.release(request.key, request.token);
         let _ = self.circuit.settle().watch_within(self.hung_after, release).await;
     }
 
-    /// Always asks the store for a claim that it gave, lest the lease lapse there. While it is away, its claims that run here stay held: a
-    /// handler must not lose its claim to a duplicate in its own process.
+    /// Always asks the store for a claim that it gave, lest the lease lapse there. While it is away, its claims that
+    /// run here stay held: a handler must not lose its claim to a duplicate in its own process.
     async fn renew_with(&self, fallback: &Fallback, claim: &ClaimRequest<'_>) -> Result<Hold, StoreError> {
         let is_held = match fallback.renew(claim, self.now()) {
             GivenBy::Fallback(hold) => return Ok(hold),
@@ -203,8 +207,8 @@ impl Shared {
         Ok(hold)
     }
 
-    /// Releases a claim where it was given. A claim of the fallback that the store may have given, too, is also released there: only
-    /// the store knows whether a handler's transaction has completed it.
+    /// Releases a claim where it was given. A claim of the fallback that the store may have given, too, is also
+    /// released there: only the store knows whether a handler's transaction has completed it.
     async fn release(&self, claim: &ClaimRequest<'_>) -> Result<Hold, StoreError> {
         let is_held = match self.fallback.as_ref().map(|fallback| fallback.release(claim, self.now())) {
             Some(GivenBy::Fallback(hold)) => return Ok(hold),

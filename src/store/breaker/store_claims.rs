@@ -8,8 +8,8 @@ use crate::EventKey;
 use crate::store::record::{self, Record, State};
 use crate::store::{Claim, ClaimRequest, ClaimToken, Completion, Fingerprint};
 
-/// The claims that this instance got from the store: those that run, and those that were completed lately. While the store is away,
-/// their events are not run a second time.
+/// The claims that this instance got from the store: those that run, and those that were completed lately. While the
+/// store is away, their events are not run a second time.
 #[derive(Default)]
 pub(super) struct StoreClaims {
     claims: HashMap<EventKey, StoreClaim>,
@@ -43,8 +43,8 @@ impl StoreClaims {
         self.claims.len()
     }
 
-    /// Answers a claim of an event that is running here, or was completed here without a confirmation of the store: the store may
-    /// have seen its lease lapse during an outage.
+    /// Answers a claim of an event that is running here, or was completed here without a confirmation of the store: the
+    /// store may have seen its lease lapse during an outage.
     pub(super) fn known_only_here(&self, request: &ClaimRequest<'_>, now: Instant) -> Option<Claim> {
         let claim = self.claims.get(request.key).filter(|claim| claim.progress != Progress::Done)?;
         claim.answer(request, now).filter(|answer| !matches!(answer, Claim::Fresh { .. }))
@@ -74,7 +74,8 @@ impl StoreClaims {
         self.insert(request.key.clone(), claim);
     }
 
-    /// Extends the lease of a running claim. Returns whether the claim is here and the store has not confirmed its completion.
+    /// Extends the lease of a running claim. Returns whether the claim is here and the store has not confirmed its
+    /// completion.
     pub(super) fn renew(&mut self, request: &ClaimRequest<'_>, now: Instant) -> bool {
         let Some(claim) = self.find(request.key, request.token) else { return false };
         if claim.progress == Progress::Running {
@@ -112,7 +113,8 @@ impl StoreClaims {
         self.done.push_back((key.clone(), token));
     }
 
-    /// Forgets a claim that the store would not renew. If the event is completed, that may be because the store knows it.
+    /// Forgets a claim that the store would not renew. If the event is completed, that may be because the store knows
+    /// it.
     pub(super) fn forget_running(&mut self, key: &EventKey, token: ClaimToken) {
         if self.find(key, token).is_some_and(|claim| claim.progress == Progress::Running) {
             self.remove(key);
@@ -126,7 +128,8 @@ impl StoreClaims {
         }
     }
 
-    /// Forgets the oldest completed event that the store knows of, or that is past its retention. Returns whether there was one.
+    /// Forgets the oldest completed event that the store knows of, or that is past its retention. Returns whether there
+    /// was one.
     pub(super) fn evict(&mut self, now: Instant) -> bool {
         while let Some(was_known) = self.pop_done() {
             if was_known {
@@ -140,8 +143,9 @@ impl StoreClaims {
         }
     }
 
-    /// Keeps both queues within the capacity. There can be more unconfirmed completions only where a store gives claims and takes no
-    /// completions, or more handlers ran than may be remembered: it is too late to refuse claims, so the oldest are forgotten.
+    /// Keeps both queues within the capacity. There can be more unconfirmed completions only where a store gives claims
+    /// and takes no completions, or more handlers ran than may be remembered: it is too late to refuse claims, so the
+    /// oldest are forgotten.
     pub(super) fn trim(&mut self, capacity: usize) {
         while self.done.len() > capacity {
             self.pop_done();
@@ -180,8 +184,8 @@ impl StoreClaims {
 }
 
 impl StoreClaim {
-    /// Answers a claim of this event; `None`, if the retention of its completion is over. The answer is fresh for the claim's own
-    /// token, and once its lease has lapsed.
+    /// Answers a claim of this event; `None`, if the retention of its completion is over. The answer is fresh for the
+    /// claim's own token, and once its lease has lapsed.
     fn answer(&self, request: &ClaimRequest<'_>, now: Instant) -> Option<Claim> {
         let (is_running, is_over) = (self.progress == Progress::Running, self.until <= now);
         let found = Record {

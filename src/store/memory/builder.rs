@@ -40,11 +40,11 @@ impl MemoryStoreBuilder {
     /// How many events are remembered, running and completed together; 1,000,000 by default, at about 45 bytes each
     /// once they are there. Zero is taken for one.
     ///
-    /// A [queue](crate::queue::Queue) has room for as many events again, which are kept whole, and for the last sequences of as
-    /// many resources, at about 100 bytes each: choose it by the size of the bodies.
+    /// A [queue](crate::queue::Queue) has room for as many events again, which are kept whole, and for the last
+    /// sequences of as many resources, at about 100 bytes each: choose it by the size of the bodies.
     ///
-    /// Below 8,192 the number is exact. Above, it is shared out over up to 16 shards, each with some headroom since keys do not spread
-    /// evenly: that many events do fit, and up to a tenth more may.
+    /// Below 8,192 the number is exact. Above, it is shared out over up to 16 shards, each with some headroom since
+    /// keys do not spread evenly: that many events do fit, and up to a tenth more may.
     pub fn capacity(mut self, capacity: usize) -> Self {
         self.capacity = capacity.max(1);
         self
@@ -52,25 +52,29 @@ impl MemoryStoreBuilder {
 
     /// How long a completed event is safe from being evicted when the store is full; one hour by default.
     ///
-    /// It should cover the quick retries of the senders, and twice the scheme's tolerance: an event that is forgotten runs
-    /// again if its sender repeats it, or if an attacker replays it while its signature is still accepted. When no event is old enough
-    /// to go, new events are refused with [`StoreErrorKind::Full`](crate::store::StoreErrorKind::Full), which the sender sees as a 503.
+    /// It should cover the quick retries of the senders, and twice the scheme's tolerance: an event that is forgotten
+    /// runs again if its sender repeats it, or if an attacker replays it while its signature is still accepted. When no
+    /// event is old enough to go, new events are refused with
+    /// [`StoreErrorKind::Full`](crate::store::StoreErrorKind::Full), which the sender sees as a 503.
     pub fn min_retention(mut self, min_retention: Duration) -> Self {
         self.min_retention = min_retention;
         self
     }
 
-    /// How long the bodies of a queue's completed events are kept, so that operators can look at them and requeue them; by
-    /// default as long as the record, at the longest. Afterwards only the record is kept, which still tells duplicates.
+    /// How long the bodies of a queue's completed events are kept, so that operators can look at them and requeue them;
+    /// by default as long as the record, at the longest. Afterwards only the record is kept, which still tells
+    /// duplicates.
     ///
-    /// With zero a body is dropped as soon as its event is completed or discarded. Otherwise it goes with the first call of the
-    /// store after its time: a worker that looks for events is one. Bodies of waiting, running and dead events stay.
+    /// With zero a body is dropped as soon as its event is completed or discarded. Otherwise it goes with the first
+    /// call of the store after its time: a worker that looks for events is one. Bodies of waiting, running and dead
+    /// events stay.
     pub fn keep_completed_bodies(mut self, time: Duration) -> Self {
         self.completed_bodies = time;
         self
     }
 
-    /// The clock. Leases and retention are by [`Clock::monotonic`], and the times that the queue shows are by [`Clock::now`].
+    /// The clock. Leases and retention are by [`Clock::monotonic`], and the times that the queue shows are by
+    /// [`Clock::now`].
     pub fn clock(mut self, clock: impl Clock) -> Self {
         self.clock = Arc::new(clock);
         self

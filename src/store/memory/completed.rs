@@ -11,8 +11,8 @@ use super::record::{Record, Ticks};
 
 /// The log of completed records, an index into it, and the reasons of the events that were given up.
 ///
-/// Retentions may differ, so records expire in another order than they came in. An expired record that is found inside the log
-/// becomes a hole; the log is rewritten once there is a hole for every eight records.
+/// Retentions may differ, so records expire in another order than they came in. An expired record that is found inside
+/// the log becomes a hole; the log is rewritten once there is a hole for every eight records.
 #[derive(Debug)]
 pub(super) struct Completed {
     log: Log,
@@ -174,8 +174,8 @@ impl Completed {
 
     /// Makes room in the index for one more.
     ///
-    /// Left to itself the table would double when removed entries fill it up, and would follow every position into the log in
-    /// random order.
+    /// Left to itself the table would double when removed entries fill it up, and would follow every position into the
+    /// log in random order.
     fn reserve(&mut self) {
         if self.index.len() < self.index.capacity() {
             return;

@@ -12,7 +12,8 @@ use crate::store::queue::{
 use crate::store::record::{self, Verb};
 use crate::store::{Claim, ClaimRequest, Completion, Ending, Hold};
 
-/// How many completed events are kept whole, for operators. Of older ones only the record that tells duplicates is kept.
+/// How many completed events are kept whole, for operators. Of older ones only the record that tells duplicates is
+/// kept.
 const COMPLETED_KEPT: usize = 10_000;
 
 const DISCARDED: &str = "discarded by an operator";
@@ -29,8 +30,8 @@ pub(super) struct Events {
 }
 
 impl Events {
-    /// Creates an empty queue. It remembers the sequences of up to `sequences` resources without events, and the bodies of completed
-    /// events for `bodies`.
+    /// Creates an empty queue. It remembers the sequences of up to `sequences` resources without events, and the bodies
+    /// of completed events for `bodies`.
     pub(super) fn new(sequences: usize, bodies: Duration) -> Self {
         let index = Index::new(sequences, bodies);
         Self { entries: HashMap::new(), index, last_arrival: 0, retired: 0, is_filling: false }

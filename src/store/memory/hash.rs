@@ -45,8 +45,9 @@ impl KeyHasher {
         Self { state, seed, multiplier }
     }
 
-    /// Hashes a key. One half is a pseudo-random function of the key, so that no attacker can make keys collide; the other makes
-    /// accidents as unlikely as 128 bits do, and is three times faster than a second such function would be.
+    /// Hashes a key. One half is a pseudo-random function of the key, so that no attacker can make keys collide; the
+    /// other makes accidents as unlikely as 128 bits do, and is three times faster than a second such function would
+    /// be.
     pub(super) fn hash(&self, key: &EventKey) -> KeyHash {
         self.hash_text(key.as_str())
     }
@@ -64,8 +65,8 @@ impl KeyHasher {
         KeyHash(bytes)
     }
 
-    /// Shortens a fingerprint. Two that differ are told apart but for 1 in 2³¹ stores, and an attacker cannot tell in advance in
-    /// which: the replay guard's fingerprints are of ids that an attacker picks.
+    /// Shortens a fingerprint. Two that differ are told apart but for 1 in 2³¹ stores, and an attacker cannot tell in
+    /// advance in which: the replay guard's fingerprints are of ids that an attacker picks.
     pub(super) fn short(&self, fingerprint: Fingerprint) -> u32 {
         (fingerprint.as_u64().wrapping_mul(self.multiplier) >> 32) as u32
     }

@@ -13,8 +13,8 @@ pub(super) type Position = (Duration, u64);
 /// The type of an event, as [`QueuedEvent`](crate::queue::QueuedEvent) has it.
 type EventType = Option<Box<str>>;
 
-/// One set of positions for each endpoint and type. A lease looks at one event of every kind that it has no room for, however many of
-/// that kind are due, and at no event of an endpoint that it does not ask for.
+/// One set of positions for each endpoint and type. A lease looks at one event of every kind that it has no room for,
+/// however many of that kind are due, and at no event of an endpoint that it does not ask for.
 #[derive(Debug, Default)]
 pub(super) struct Leasable {
     endpoints: HashMap<Box<str>, Types>,

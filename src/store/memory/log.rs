@@ -9,8 +9,8 @@ pub(super) const SEGMENT: usize = 128;
 
 /// A queue of records, each at a position that stays its own.
 ///
-/// The log grows and shrinks by segments of one size, where a doubling vector would hold up to twice the memory that it needs.
-/// Positions count up and wrap around at `u32::MAX`, so only their distance means something.
+/// The log grows and shrinks by segments of one size, where a doubling vector would hold up to twice the memory that it
+/// needs. Positions count up and wrap around at `u32::MAX`, so only their distance means something.
 #[derive(Debug, Default)]
 pub(super) struct Log {
     segments: VecDeque<Vec<Record>>,
@@ -29,7 +29,7 @@ impl Log {
         full + self.segments.back().map_or(0, Vec::len) - self.gone
     }
 
-    /// The position of the oldest record, or of the next one if there is none.
+    /// The position of the oldest record, or of the next one if the log is empty.
     pub(super) fn head(&self) -> u32 {
         self.base.wrapping_add(self.gone as u32)
     }

@@ -9,7 +9,7 @@
 //! store ─┬─ shard ─┬─ claims     token, lease, fingerprint and attempt of every running claim; attempts of released events
 //!        │         └─ completed  log of 32-byte records + index by hash + reasons of the failed ones
 //! queue ─┴─ events ─┬─ entry     the events of the queue, whole
-//!                   └─ index     what may be leased, what waits for its order, what has ended
+//!                   └─ index     leasable events, orders, ended events
 //! ```
 
 mod builder;

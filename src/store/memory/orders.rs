@@ -66,8 +66,8 @@ impl Orders {
     }
 }
 
-/// The highest completed sequence of each resource without events, up to a number of resources. The resource whose last event ended
-/// the longest ago is forgotten first.
+/// The highest completed sequence of each resource without events, up to a number of resources. The resource whose last
+/// event ended the longest ago is forgotten first.
 ///
 /// A resource is remembered as a hash: its name may be long, and most of them never come back.
 pub(super) struct Sequences {

@@ -13,14 +13,16 @@ use crate::{EventKey, telemetry};
 
 /// Events are kept whole, in this process's memory, and are gone with it: for tests and for events that may be lost.
 ///
-/// There is room for as many events as the store's [capacity](crate::store::MemoryStoreBuilder::capacity) says. Waiting, running
-/// and dead events stay. Of completed events the last 10,000 are kept whole, or fewer where others need the room; of older ones
-/// only the record is, beside those of inline deliveries: it still tells duplicates, but the event is not listed and cannot be
-/// requeued any more. [`MemoryStats::retired`](crate::store::MemoryStats::retired) counts these events. If no completed event can
-/// go, new ones are refused with [`StoreErrorKind::Full`].
+/// There is room for as many events as the store's [capacity](crate::store::MemoryStoreBuilder::capacity) says.
+/// Waiting, running and dead events stay. Of completed events the last 10,000 are kept whole, or fewer where others
+/// need the room; of older ones only the record is, beside those of inline deliveries: it still tells duplicates, but
+/// the event is not listed and cannot be requeued any more.
+/// [`MemoryStats::retired`](crate::store::MemoryStats::retired) counts these events. If no completed event can go, new
+/// ones are refused with [`StoreErrorKind::Full`].
 ///
-/// The last [sequence](crate::queue::Order::sequence) of a resource is kept while events of the resource wait or run, and
-/// afterwards for as many resources as the capacity says; the resource whose last event ended the longest ago is forgotten first, and
+/// The last [sequence](crate::queue::Order::sequence) of a resource is kept while events of the resource wait or run,
+/// and afterwards for as many resources as the capacity says; the resource whose last event ended the longest ago is
+/// forgotten first, and
 /// [counted](crate::store::MemoryStats::sequences_forgotten). An event of such a resource that arrives late, with a sequence
 /// that was applied long ago, is run instead of skipped.
 impl Queue for MemoryStore {
@@ -137,8 +139,8 @@ impl Shared {
         self.watch_filling(queue);
     }
 
-    /// Keeps only the record of the event that was completed the longest ago. Returns `false` if there is no such event, or no room for
-    /// the record: then the event stays as it is.
+    /// Keeps only the record of the event that was completed the longest ago. Returns `false` if there is no such
+    /// event, or no room for the record: then the event stays as it is.
     fn retire_oldest(&self, queue: &mut Events) -> bool {
         let Some(entry) = queue.oldest_completed() else { return false };
         let (key, is_kept) = (entry.event.key.clone(), self.remember(entry));

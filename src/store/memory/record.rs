@@ -62,7 +62,8 @@ pub(super) fn tag(token: ClaimToken) -> u32 {
     (u128::from_be_bytes(*token.as_bytes()).wrapping_mul(MULTIPLIER) >> 96) as u32
 }
 
-/// Coarse time, four bytes wide: tenths of a second since the store was built; the last one, 13 years on, stands for everything after it.
+/// Coarse time, four bytes wide: tenths of a second since the store was built; the last one, 13 years on, stands for
+/// everything after it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Ticks(u32);
 

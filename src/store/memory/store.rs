@@ -19,18 +19,19 @@ use crate::{EventKey, telemetry};
 
 /// Remembers events in this process's memory: nothing to install, gone with the process.
 ///
-/// It is bounded by its [capacity](MemoryStoreBuilder::capacity). When it is full the oldest completed events are forgotten
-/// first, but none younger than [`min_retention`](MemoryStoreBuilder::min_retention) unless its own retention is over, and no live
-/// claim; if no event can go, new events are refused with [`StoreErrorKind::Full`](crate::store::StoreErrorKind::Full). A claim that
-/// lapsed more than `min_retention` ago, and to which neither its holder nor its sender came back, is no longer live. From 80 % on
-/// there is a warning.
+/// It is bounded by its [capacity](MemoryStoreBuilder::capacity). When it is full the oldest completed events are
+/// forgotten first, but none younger than [`min_retention`](MemoryStoreBuilder::min_retention) unless its own retention
+/// is over, and no live claim; if no event can go, new events are refused with
+/// [`StoreErrorKind::Full`](crate::store::StoreErrorKind::Full). A claim that lapsed more than `min_retention` ago, and
+/// to which neither its holder nor its sender came back, is no longer live. From 80 % on there is a warning.
 ///
-/// As a [queue](crate::queue::Queue) it keeps events whole, as many as the capacity says, beside the records. The bound is on their
-/// number, not on their size: of bodies of up to 1 MiB each, a capacity of 10,000 may take 10 GiB.
+/// As a [queue](crate::queue::Queue) it keeps events whole, as many as the capacity says, beside the records. The bound
+/// is on their number, not on their size: of bodies of up to 1 MiB each, a capacity of 10,000 may take 10 GiB.
 ///
-/// The store keeps hashes of an event's id and body: 128 bits of the key, 32 of the fingerprint that `same_body` compares, and 32 of
-/// the token that completed it. Retention is kept to a tenth of a second, rounded up, and ends after 13 years at the latest, reckoned
-/// from when the store was built; leases are exact. Wall-clock jumps change neither.
+/// The store keeps hashes of an event's id and body: 128 bits of the key, 32 of the fingerprint that `same_body`
+/// compares, and 32 of the token that completed it. Retention is kept to a tenth of a second, rounded up, and ends
+/// after 13 years at the latest, reckoned from when the store was built; leases are exact. Wall-clock jumps change
+/// neither.
 ///
 /// Clones share one memory.
 #[derive(Clone)]
@@ -53,13 +54,13 @@ pub struct MemoryStats {
     pub evicted: u64,
     /// Events that the queue keeps whole: waiting, running, dead, and the last ones that were completed.
     pub queued: usize,
-    /// Completed events of the queue of which only the record was kept, before their retention was over: they are still recognised,
-    /// but not listed, and cannot be requeued.
+    /// Completed events of the queue of which only the record was kept, before their retention was over: they are still
+    /// recognised, but not listed, and cannot be requeued.
     pub retired: u64,
     /// Resources without events in the queue whose last [sequence](crate::queue::Order::sequence) is remembered.
     pub sequences: usize,
-    /// Sequences forgotten to make room for those of other resources. An older event of such a resource that arrives late is run
-    /// instead of skipped: if this grows, and senders are that late, raise the capacity.
+    /// Sequences forgotten to make room for those of other resources. An older event of such a resource that arrives
+    /// late is run instead of skipped: if this grows, and senders are that late, raise the capacity.
     pub sequences_forgotten: u64,
 }
 
@@ -292,8 +293,8 @@ impl Shared {
     }
 }
 
-/// Locks a shard, even after a panic under its lock: that would be a bug of this module, and refusing every later delivery would make
-/// it worse.
+/// Locks a shard, even after a panic under its lock: that would be a bug of this module, and refusing every later
+/// delivery would make it worse.
 fn lock(shard: &Mutex<Shard>) -> MutexGuard<'_, Shard> {
     shard.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -57,20 +57,21 @@ impl SqliteStoreBuilder {
     }
 
     /// How long a call waits while another connection's transaction holds the write lock, until it fails with
-    /// [`StoreErrorKind::Locked`](crate::store::StoreErrorKind::Locked), which the sender sees as a 503; 1.5 seconds by default, a bit
-    /// less than the layer's claim deadline. With zero the call does not wait; more than ten years are taken for ten years.
+    /// [`StoreErrorKind::Locked`](crate::store::StoreErrorKind::Locked), which the sender sees as a 503; 1.5 seconds by
+    /// default, a bit less than the layer's claim deadline. With zero the call does not wait; more than ten years are
+    /// taken for ten years.
     pub fn lock_wait(mut self, wait: Duration) -> Self {
         self.lock_wait = wait;
         self
     }
 
-    /// How long the head and the body of a completed [queued event](crate::queue) are kept, from its completion on; as long as its
-    /// record by default. Afterwards the record alone stays, and tells duplicates until its retention is over: days of deduplication
-    /// do not mean days of stored payloads. Such an event [cannot be requeued](crate::queue::Changed::without_body). Bodies of
-    /// waiting, running and dead events stay in any case.
+    /// How long the head and the body of a completed [queued event](crate::queue) are kept, from its completion on; as
+    /// long as its record by default. Afterwards the record alone stays, and tells duplicates until its retention is
+    /// over: days of deduplication do not mean days of stored payloads. Such an event [cannot be
+    /// requeued](crate::queue::Changed::without_body). Bodies of waiting, running and dead events stay in any case.
     ///
-    /// A body whose time is over is not shown any more. It is deleted with the next [purge](SqliteStore::purge), the one that traffic
-    /// does included; with zero, in the statement that completes the event. (Completions by
+    /// A body whose time is over is not shown any more. It is deleted with the next [purge](SqliteStore::purge), the
+    /// one that traffic does included; with zero, in the statement that completes the event. (Completions by
     /// [`COMPLETE_SQL`](crate::store::sqlite::COMPLETE_SQL) leave it to the purge, other than those by
     /// [`complete_in`](crate::WebhookEvent::complete_in).)
     pub fn keep_completed_bodies(mut self, time: Duration) -> Self {
@@ -78,7 +79,8 @@ impl SqliteStoreBuilder {
         self
     }
 
-    /// The clock: leases are by [`Clock::monotonic`], retention is by [`Clock::now`]. The machine's own clocks by default.
+    /// The clock: leases are by [`Clock::monotonic`], retention is by [`Clock::now`]. The machine's own clocks by
+    /// default.
     pub fn clock(mut self, clock: impl Clock) -> Self {
         self.clock = Some(Arc::new(clock));
         self

@@ -2,7 +2,6 @@
 
 use std::error::Error;
 use std::fmt;
-use std::ops::{Deref, DerefMut};
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
@@ -21,10 +20,10 @@ use crate::store::{StoreError, StoreErrorKind};
 /// How long a batch waits for the lock before its callers ask again. Short: callers that only read wait along.
 const BUSY_TIMEOUT: Duration = Duration::from_millis(20);
 
-/// How many pages the log may have before it is written back, 16 MiB of the usual ones, and how much of the database a connection
-/// keeps in memory, in KiB. Keys come in no order, so that every claim is on a page of its own: the longer the log, the more of
-/// them share the way back, and a page that is not in memory has to be read first. It costs a longer pause whenever the log is
-/// written back, and some time when it is read after a crash.
+/// How many pages the log may have before it is written back, 16 MiB of the usual ones, and how much of the database a
+/// connection keeps in memory, in KiB. Keys come in no order, so that every claim is on a page of its own: the longer
+/// the log, the more of them share the way back, and a page that is not in memory has to be read first. It costs a
+/// longer pause whenever the log is written back, and some time when it is read after a crash.
 const LOG_PAGES: &str = "4000";
 const CACHE: &str = "-16384";
 
@@ -34,7 +33,8 @@ const ADDED_COLUMNS: [(&str, &str); 1] = [("handler_started", "INTEGER")];
 const FIRST_PAUSE: Duration = Duration::from_millis(2);
 const LONGEST_PAUSE: Duration = Duration::from_millis(50);
 
-/// SQLite's primary result codes for "not now": SQLITE_BUSY, SQLITE_LOCKED, and SQLITE_PROTOCOL, which is a lost race for a lock.
+/// SQLite's primary result codes for "not now": SQLITE_BUSY, SQLITE_LOCKED, and SQLITE_PROTOCOL, which is a lost race
+/// for a lock.
 const NOT_NOW: [i32; 3] = [5, 6, 15];
 
 /// Connection options for a file, which is created if it is missing.
@@ -92,8 +92,8 @@ impl Database {
     }
 }
 
-/// Brings a table that an earlier release has made up to date. The database's `user_version` is not used for this: the file may
-/// be the application's own.
+/// Brings a table that an earlier release has made up to date. The database's `user_version` is not used for this: the
+/// file may be the application's own.
 async fn add_missing_columns(connection: &mut SqliteConnection, table: &Table) -> Result<(), Fault> {
     for (name, column_type) in ADDED_COLUMNS {
         if has_column(connection, table, name).await? {
@@ -144,23 +144,23 @@ impl Connection {
     }
 
     pub(super) async fn rows(&self, statement: Statement) -> Result<Vec<SqliteRow>, Fault> {
-        let mut connection = self.acquire().await?;
-        let rows = connection.fetch_all(statement).await.map_err(Fault::from);
-        connection.release(rows)
+        let mut acquired = self.acquire().await?;
+        let rows = acquired.connection.fetch_all(statement).await.map_err(Fault::from);
+        acquired.release(rows)
     }
 
     /// Returns the number of rows that changed.
     pub(super) async fn execute(&self, statement: Statement) -> Result<u64, Fault> {
-        let mut connection = self.acquire().await?;
-        let done = connection.execute(statement).await.map_err(Fault::from);
-        Ok(connection.release(done)?.rows_affected())
+        let mut acquired = self.acquire().await?;
+        let done = acquired.connection.execute(statement).await.map_err(Fault::from);
+        Ok(acquired.release(done)?.rows_affected())
     }
 }
 
 /// A connection in use. Dropped without a [`release`](Self::release), it is closed.
 pub(super) struct Acquired<'a> {
     idle: MutexGuard<'a, Option<SqliteConnection>>,
-    connection: SqliteConnection,
+    pub(super) connection: SqliteConnection,
 }
 
 impl Acquired<'_> {
@@ -171,20 +171,6 @@ impl Acquired<'_> {
             *idle = Some(connection);
         }
         result
-    }
-}
-
-impl Deref for Acquired<'_> {
-    type Target = SqliteConnection;
-
-    fn deref(&self) -> &SqliteConnection {
-        &self.connection
-    }
-}
-
-impl DerefMut for Acquired<'_> {
-    fn deref_mut(&mut self) -> &mut SqliteConnection {
-        &mut self.connection
     }
 }
 
@@ -250,8 +236,8 @@ impl From<Fault> for StoreError {
     }
 }
 
-/// Asks again while another connection holds the lock, until `wait` is over. A batch that waited instead would delay callers that
-/// only read. The last error says whether any of the calls may have taken effect.
+/// Asks again while another connection holds the lock, until `wait` is over. A batch that waited instead would delay
+/// callers that only read. The last error says whether any of the calls may have taken effect.
 pub(super) async fn retry_while_locked<T, F>(wait: Duration, call: impl Fn() -> F) -> Result<T, StoreError>
 where
     F: Future<Output = Result<T, StoreError>>,
@@ -290,7 +276,7 @@ mod tests {
     use super::super::time::BodyRetention;
     use super::*;
 
-    /// Whatever the pool's own connections are set to, an answer that was given is on disk.
+    /// An answer that was given is on disk, even if the pool's own connections are less durable.
     #[tokio::test]
     async fn connection_is_durable() {
         let directory = std::env::temp_dir().join(format!("tower-webhook-connect-{}", std::process::id()));

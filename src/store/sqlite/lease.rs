@@ -66,26 +66,27 @@ impl LeaseHandler {
         Self { operations: operations.clone(), reader: reader.clone() }
     }
 
-    /// Looks first, on a connection that waits for no lock: a worker with nothing to do must not take the write lock every time.
+    /// Looks first, on a connection that waits for no lock: a worker with nothing to do must not take the write lock
+    /// every time.
     async fn lease(&self, request: &LeaseRequest<'_>) -> Result<Handed<Releases>, Fault> {
         let events = if self.is_due(request).await? { self.lease_due(request).await? } else { Vec::new() };
         Ok(Handed::new(events, Releases { operations: self.operations.clone(), lease: request.lease }))
     }
 
     async fn is_due(&self, request: &LeaseRequest<'_>) -> Result<bool, Fault> {
-        let mut connection = self.reader.acquire().await?;
+        let mut acquired = self.reader.acquire().await?;
         let (statements, now) = (&self.reader.database.statements, self.reader.database.times.now());
         let at_most_one = LeaseRequest { limit: request.limit.min(1), ..*request };
-        let picked = pick(&mut connection, statements, &at_most_one, &now).await;
-        Ok(!connection.release(picked)?.is_empty())
+        let picked = pick(&mut acquired.connection, statements, &at_most_one, &now).await;
+        Ok(!acquired.release(picked)?.is_empty())
     }
 
     /// Leases on the connection of the batches, so that neither waits for the other's lock.
     async fn lease_due(&self, request: &LeaseRequest<'_>) -> Result<Vec<Leased>, Fault> {
         let writer = &self.operations.engine().connection;
-        let mut connection = writer.acquire().await?;
-        let leased = lease_readable(&mut connection, &writer.database, request).await;
-        connection.release(leased)
+        let mut acquired = writer.acquire().await?;
+        let leased = lease_readable(&mut acquired.connection, &writer.database, request).await;
+        acquired.release(leased)
     }
 }
 
@@ -105,8 +106,8 @@ impl Engine for LeaseHandler {
     fn unheard(&self, _: OwnedLeaseRequest, _: Self::Answer) {}
 }
 
-/// Releases events whose worker has left. While another connection holds the write lock it asks again, for as long as they are
-/// leased: no worker could get them until then.
+/// Releases events whose worker has left. While another connection holds the write lock it asks again, for as long as
+/// they are leased: no worker could get them until then.
 pub(super) struct Releases {
     operations: Group<Arc<Writer>>,
     lease: Duration,

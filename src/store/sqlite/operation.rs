@@ -56,7 +56,8 @@ impl Operation {
         }
     }
 
-    /// Whether, if it succeeds on a queued event, an event may have become due by it: its own, or the next one of its order.
+    /// Whether, if it succeeds on a queued event, an event may have become due by it: its own, or the next one of its
+    /// order.
     pub(super) fn wakes(&self) -> bool {
         !matches!(self.verb, Verb::Claim | Verb::Renew | Verb::Start)
     }
@@ -71,7 +72,7 @@ pub(super) enum Reply {
 }
 
 impl Reply {
-    /// Whether what was asked is so now.
+    /// Whether the caller has the claim, or the change is made.
     pub(super) const fn is_success(self) -> bool {
         matches!(self, Self::Claim(Claim::Fresh { .. }) | Self::Hold(Hold::Held))
     }

@@ -1,8 +1,9 @@
 //! Picks the events that a lease takes: those that have been due the longest, of kinds that have room.
 //!
-//! A lease looks at the first of the events that are due, whatever their kind. That is enough, unless many of those are of kinds that
-//! the lease does not want. It then goes from kind to kind, by an index that begins with endpoint and type, and merges the events of
-//! all kinds: its cost depends on the number of kinds, and not on how many events of other kinds are in front.
+//! A lease looks at the first of the events that are due, whatever their kind. That is enough, unless many of those are
+//! of kinds that the lease does not want. It then goes from kind to kind, by an index that begins with endpoint and
+//! type, and merges the events of all kinds: its cost depends on the number of kinds, and not on how many events of
+//! other kinds are in front.
 
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};
@@ -141,7 +142,8 @@ async fn kinds(
     Ok(rows.iter().filter_map(|row| kind(row).ok()).collect())
 }
 
-/// Reads candidates. A type or an endpoint that is not text counts as missing: the row is found unreadable when it is leased.
+/// Reads candidates. A type or an endpoint that is not text counts as missing: the row is found unreadable when it is
+/// leased.
 fn read(rows: &[SqliteRow]) -> Result<VecDeque<Candidate>, sqlx::Error> {
     let candidate = |row: &SqliteRow| {
         Ok(Candidate {
@@ -223,7 +225,8 @@ mod tests {
         arrival, endpoint, due_at) SELECT n, iif(n > ?1, 'quick', 'slow'), 'accepted', x'', 'boot', 0, 0, 0, 0, 1, \
         n, iif(n > ?1, '/a', '/b'), n FROM n";
 
-    /// Picks behind a backlog of another kind. Returns the picked events, and how many steps SQLite's virtual machine took.
+    /// Picks behind a backlog of another kind. Returns the picked events, and how many steps SQLite's virtual machine
+    /// took.
     async fn picked(backlog: i64, request: &LeaseRequest<'_>) -> (Vec<i64>, u64) {
         let mut connection = database().await;
         sqlx::query(BACKLOG).bind(backlog).execute(&mut connection).await.expect("a backlog");

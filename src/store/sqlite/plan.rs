@@ -1,4 +1,4 @@
-//! How a batch is answered, and what is written before it is.
+//! The plan of a batch: its replies, and the rows to write before they are given.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -61,7 +61,8 @@ impl<'a> Plan<'a> {
         queued.filter_map(|queued| Some((queued.arrival.number(first), queued.request.clone()?))).collect()
     }
 
-    /// The replies to the batch, now that it is written; or those of them that hold nevertheless. An empty plan has none.
+    /// The replies to the batch, now that it is written; or those of them that hold nevertheless. An empty plan has
+    /// none.
     pub(super) fn into_replies(self, batch: usize, written: Result<(), &Fault>) -> Vec<Result<Reply, StoreError>> {
         let Err(fault) = written else {
             return self.replies.into_iter().map(|planned| planned.reply).collect();
@@ -99,7 +100,8 @@ impl<'a> Plan<'a> {
     }
 }
 
-/// Draws a version unlike any other: a row that was purged and written anew must not be taken for the one that was read.
+/// Draws a version unlike any other: a row that was purged and written anew must not be taken for the one that was
+/// read.
 fn first_version() -> i64 {
     (random::bits() as u64 >> 2).cast_signed()
 }

@@ -4,12 +4,12 @@ use std::pin::Pin;
 use sqlx::Row as _;
 use sqlx::sqlite::SqliteRow;
 
-use super::connection::{Connection, Fault};
+use super::connection::Fault;
 use super::lease::OwnedLeaseRequest;
 use super::operation::Operation;
-use super::operators::{self, CHANGED_AT_ONCE};
+use super::operators;
 use super::record::{self, Record};
-use super::statements::{Statement, statement};
+use super::statements::statement;
 use super::store::SqliteStore;
 use crate::EventKey;
 use crate::store::queue::{
@@ -18,36 +18,38 @@ use crate::store::queue::{
 use crate::store::record::Verb;
 use crate::store::{Claim, ClaimRequest, Hold, StoreError, StoreFuture};
 
-/// Events survive restarts and power loss: an event that was answered [`Claim::Fresh`] is on disk. Workers in any number of
-/// processes on the machine can lease from one file.
+/// Events survive restarts and power loss: an event that was answered [`Claim::Fresh`] is on disk. Workers in any
+/// number of processes on the machine can lease from one file.
 ///
 /// # Clocks
 ///
-/// Due times and leases are on the boot clock: a jump of the wall clock neither holds an event up nor runs it early. After a reboot
-/// every lease is over and everything that waits is due, retries included.
+/// Due times and leases are on the boot clock: a jump of the wall clock neither holds an event up nor runs it early.
+/// After a reboot every lease is over and everything that waits is due, retries included.
 ///
 /// # Waking
 ///
-/// A worker is woken by what happens through the same store or a clone of it. Events that another process accepts, or another store on
-/// the same file, are found when the worker [looks](crate::Worker::poll_every).
+/// A worker is woken by what happens through the same store or a clone of it. Events that another process accepts, or
+/// another store on the same file, are found when the worker [looks](crate::Worker::poll_every).
 ///
 /// # Locks
 ///
-/// While a handler's transaction holds SQLite's write lock, no event is accepted and none is leased; looking is possible. A worker
-/// with nothing to do takes no lock. [`requeue`](Queue::requeue), [`discard`](Queue::discard) and [`forget`](Queue::forget) change a
-/// thousand events at a time: if one fails half-way, the events that were changed stay so, and the call can be repeated.
+/// While a handler's transaction holds SQLite's write lock, no event is accepted and none is leased; looking is
+/// possible. A worker with nothing to do takes no lock. [`requeue`](Queue::requeue), [`discard`](Queue::discard) and
+/// [`forget`](Queue::forget) change a thousand events at a time: if one fails half-way, the events that were changed
+/// stay so, and the call can be repeated.
 ///
 /// # Large backlogs
 ///
-/// However many events wait, a lease finds those that have been due the longest at once, also those of some endpoints, or of types
-/// that have room: events of other kinds in front cost it nothing. With thousands of kinds waiting behind those that have no room, it
-/// takes some microseconds for each kind.
+/// However many events wait, a lease finds those that have been due the longest at once, also those of some endpoints,
+/// or of types that have room: events of other kinds in front cost it nothing. With thousands of kinds waiting behind
+/// those that have no room, it takes some microseconds for each kind.
 ///
 /// An event that this version cannot read becomes a dead letter, and is reported.
 ///
 /// The requests of one lease are 4 MiB at the most, unless the first alone is larger.
 impl Queue for SqliteStore {
-    /// Stores the event even if the caller leaves before the answer: the event may be waiting already, and the sender's retry finds it.
+    /// Stores the event even if the caller leaves before the answer: the event may be waiting already, and the sender's
+    /// retry finds it.
     fn enqueue<'a>(&'a self, claim: &'a ClaimRequest<'a>, request: &'a StoredRequest) -> StoreFuture<'a, Claim> {
         Box::pin(async move { Ok(self.run(Operation::enqueue(claim, request)).await?.into_claim()) })
     }
@@ -110,11 +112,14 @@ impl Queue for SqliteStore {
 
     fn change<'a>(&'a self, filter: &'a Filter, change: Change) -> StoreFuture<'a, Changed> {
         Box::pin(async move {
-            let states = operators::states(filter, change.states());
-            let counts_bodies = matches!(change, Change::Requeue { .. }) && states.contains(&EventState::Completed);
-            let without_body = if counts_bodies { self.count_without_body(filter).await? } else { 0 };
-            let last =
-                number(&self.query(&self.slow_reader, || statement(&self.writer().statements().last_arrival)).await?)?;
+            let (statements, states) = (self.writer().statements(), operators::states(filter, change.states()));
+            let mut without_body = 0;
+            if matches!(change, Change::Requeue { .. }) && states.contains(&EventState::Completed) {
+                let now = self.writer().times().now();
+                let count = || operators::count_without_body(statements, filter, &now);
+                without_body = number(&self.query(&self.slow_reader, count).await?)?.unsigned_abs();
+            }
+            let last = number(&self.query(&self.slow_reader, || statement(&statements.last_arrival)).await?)?;
             let mut events = 0;
             for state in states {
                 events += self.change_all(filter, change, state, last).await?;
@@ -130,41 +135,6 @@ impl Queue for SqliteStore {
             let rows = self.query(&self.slow_reader, || operators::counts(statements, &now)).await?;
             Ok(operators::read_counts(&rows, &now).map_err(Fault::from)?)
         })
-    }
-}
-
-impl SqliteStore {
-    /// Changes the events in one state, some at a time: claims get a turn in between.
-    async fn change_all(
-        &self,
-        filter: &Filter,
-        change: Change,
-        state: EventState,
-        last: i64,
-    ) -> Result<u64, StoreError> {
-        let mut all = 0;
-        loop {
-            let changed = self.retry_while_locked(|| async {
-                let (statements, now) = (self.writer().statements(), self.writer().times().now());
-                let statement = operators::change(statements, filter, change, state, last, &now);
-                Ok(self.writer().connection.execute(statement).await?)
-            });
-            let changed = changed.await?;
-            all += changed;
-            if changed < CHANGED_AT_ONCE {
-                return Ok(all);
-            }
-        }
-    }
-
-    async fn count_without_body(&self, filter: &Filter) -> Result<u64, StoreError> {
-        let (statements, now) = (self.writer().statements(), self.writer().times().now());
-        let count = || operators::count_without_body(statements, filter, &now);
-        Ok(number(&self.query(&self.slow_reader, count).await?)?.unsigned_abs())
-    }
-
-    async fn query(&self, reader: &Connection, query: impl Fn() -> Statement) -> Result<Vec<SqliteRow>, StoreError> {
-        self.retry_while_locked(|| async { Ok(reader.rows(query()).await?) }).await
     }
 }
 

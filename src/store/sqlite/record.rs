@@ -12,8 +12,8 @@ use crate::store::queue::{StoredRequest, log};
 use crate::store::record::{self, State, Verb};
 use crate::store::{Claim, ClaimToken, Fingerprint};
 
-/// How long a claim that was released, or that lapsed and was not taken over, leaves a trace, so that its attempts go on being
-/// counted. In milliseconds.
+/// How long a claim that was released, or that lapsed and was not taken over, leaves a trace, so that its attempts go
+/// on being counted. In milliseconds.
 const TRACE_KEPT: i64 = 24 * 3600 * 1000;
 
 /// When a waiting, running or dead event expires.
@@ -59,12 +59,12 @@ pub(super) struct Record {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Queued {
     pub(super) arrival: Arrival,
-    /// On the boot clock: when the event is due, while it waits; since when it had been due, while it is leased. `None` if that
-    /// was in another boot.
+    /// On the boot clock: when the event is due, while it waits; since when it had been due, while it is leased. `None`
+    /// if that was in another boot.
     pub(super) due_at: Option<i64>,
     /// Whether the handler was started in the last attempt that the worker permits.
     pub(super) started: bool,
-    /// What is appended to the log after the time at which the attempt began: when it ended, and why.
+    /// The text to append to the log after the time at which the attempt began: when it ended, and why.
     pub(super) failure: Option<Arc<str>>,
     /// The request of an event that has only just arrived.
     pub(super) request: Option<Arc<StoredRequest>>,
@@ -188,7 +188,8 @@ impl Record {
     }
 }
 
-/// Decides one operation on a key under which `stored` was found: the reply, and the record as it is from now on, if it changes.
+/// Decides one operation on a key under which `stored` was found: the reply, and the record as it is from now on, if it
+/// changes.
 pub(super) fn decide(stored: Option<&Record>, operation: &Operation, now: &Now) -> (Reply, Option<Record>) {
     let stored = stored.filter(|record| !record.is_over(now));
     let found = stored.map(|record| record.as_found_by(operation, now));

@@ -14,12 +14,12 @@ use crate::EventKey;
 use crate::store::group::LARGEST_BATCH;
 use crate::store::queue::StoredRequest;
 
-/// Completes a claim inside a handler's own transaction, in the default table, for drivers other than sqlx: the effect and the
-/// completion are committed together, or neither is.
+/// Completes a claim inside a handler's own transaction, in the default table, for drivers other than sqlx: the effect
+/// and the completion are committed together, or neither is.
 ///
-/// Parameters: `?1` the key (text, [`EventKey::as_str`](crate::EventKey::as_str)), `?2` the token (16 bytes), `?3` a summary (text),
-/// `?4` the retention in milliseconds (integer). If it changes no row the claim is lost: roll back. The transaction must have
-/// begun with `BEGIN IMMEDIATE`.
+/// Parameters: `?1` the key (text, [`EventKey::as_str`](crate::EventKey::as_str)), `?2` the token (16 bytes), `?3` a
+/// summary (text), `?4` the retention in milliseconds (integer). If it changes no row the claim is lost: roll back. The
+/// transaction must have begun with `BEGIN IMMEDIATE`.
 pub const COMPLETE_SQL: &str = r#"UPDATE "webhook_events" SET
     state = 'completed', lease_until = NULL, summary = ?3,
     processed_at = CAST((julianday('now') - 2440587.5) * 86400000 AS INTEGER),
@@ -29,14 +29,14 @@ WHERE key = ?1 AND token = ?2 AND state = 'running'"#;
 
 const SECTIONS: &str = include_str!("statements.sql");
 
-/// The tables. All that a claim reads and writes is in the first one; its columns from `arrival` on are NULL for events that are run
-/// inline. Requests are in a table of their own: a row of the first table is read and written often, and must stay small. `applied`
-/// has the highest sequence that was completed of each resource, and not just discarded; it outlives the events. `gone` has the
-/// highest arrival among deleted events.
+/// The tables. All that a claim reads and writes is in the first one; its columns from `arrival` on are NULL for events
+/// that are run inline. Requests are in a table of their own: a row of the first table is read and written often, and
+/// must stay small. `applied` has the highest sequence that was completed of each resource, and not just discarded; it
+/// outlives the events. `gone` has the highest arrival among deleted events.
 const SCHEMA: &str = include_str!("schema.sql");
 
-/// How many rows one statement takes, up to the largest batch. Each statement is prepared once; parameters beyond the rows are not
-/// bound, which is NULL, and such rows are skipped.
+/// How many rows one statement takes, up to the largest batch. Each statement is prepared once; parameters beyond the
+/// rows are not bound, which is NULL, and such rows are skipped.
 const SIZES: [usize; 4] = [1, 8, 64, LARGEST_BATCH];
 
 const COLUMNS: usize = 13;
@@ -144,7 +144,7 @@ impl Statements {
         })
     }
 
-    /// Deletes some of what has expired.
+    /// Deletes some expired rows.
     pub(super) fn purge(&self, now: &Now) -> Statement {
         statement(&self.purge).bind(now.wall).bind(now.boot.clone()).bind(now.lease).bind(PURGED_AT_ONCE as i64)
     }
@@ -183,7 +183,8 @@ fn bind(statement: Statement, key: &Arc<str>, record: &Record, boot: &Arc<str>) 
         .bind(record.version)
 }
 
-/// The number of an event's first arrival stays that of its request. The request of an event that arrived before is not bound again.
+/// The number of an event's first arrival stays that of its request. The request of an event that arrived before is not
+/// bound again.
 fn bind_queued(statement: Statement, key: &str, queued: Option<&Queued>, first: i64) -> Statement {
     let arrival = queued.map(|queued| queued.arrival.number(first));
     let request = queued.and_then(|queued| queued.request.as_deref());
@@ -235,7 +236,7 @@ fn raw_section(name: &str) -> String {
     lines.join(" ").trim().to_owned()
 }
 
-/// Fills in what is in braces, in one pass: a table may be named like a placeholder.
+/// Fills in the placeholders in braces, in one pass: a table may be named like a placeholder.
 fn fill(mut text: &str, table: &Table, values: &[(&str, &str)]) -> String {
     let mut filled = String::new();
     while let Some((before, rest)) = text.split_once('{') {

@@ -1,5 +1,5 @@
--- The statements of one table. `{table}` is its name, `{table_…}` is named after it, and any other name in braces is a section.
--- `?1` is the machine's boot and `?2` the boot clock, unless a section says otherwise.
+-- The statements of one table. `{table}` is its name, `{table_x}` is named after it; any other name in braces is a
+-- section. `?1` is the machine's boot and `?2` the boot clock, unless a section says otherwise.
 
 -- name: never
 9223372036854775807
@@ -7,7 +7,8 @@
 -- Claims and settlements
 
 -- name: read
-SELECT key, event_type, state, token, boot, lease_until, received_at, attempts, fingerprint, expires_at, version, arrival,
+SELECT key, event_type, state, token, boot, lease_until, received_at, attempts, fingerprint, expires_at, version,
+    arrival,
     due_at, handler_started
 FROM {table} WHERE key IN {rows}
 
@@ -25,8 +26,8 @@ lease_until = excluded.lease_until, received_at = excluded.received_at, processe
 attempts = excluded.attempts, summary = excluded.summary, fingerprint = excluded.fingerprint,
 expires_at = excluded.expires_at, version = excluded.version
 
--- While a row keeps its arrival, it keeps its request, and failures are appended to its log. Otherwise the row belongs to
--- another event from now on, or to one that is run inline.
+-- While a row keeps its arrival, it keeps its request, and failures are appended to its log. Otherwise the row belongs
+-- to another event from now on, or to one that is run inline.
 -- name: write_queued
 INSERT INTO {table} (key, event_type, state, token, boot, lease_until, received_at, processed_at, attempts, summary,
     fingerprint, expires_at, version, arrival, parcel, endpoint, due_at, order_key, sequence, failures, handler_started)
@@ -36,7 +37,8 @@ ON CONFLICT (key) DO UPDATE SET {set_claim},
     endpoint = iif({same_event}, {table}.endpoint, excluded.endpoint),
     order_key = iif({same_event}, {table}.order_key, excluded.order_key),
     sequence = iif({same_event}, {table}.sequence, excluded.sequence),
-    parcel = CASE WHEN NOT ({same_event}) THEN excluded.parcel WHEN {completion_drops_body} THEN NULL ELSE {table}.parcel END,
+    parcel = CASE WHEN NOT ({same_event}) THEN excluded.parcel WHEN {completion_drops_body}
+        THEN NULL ELSE {table}.parcel END,
     started_at = iif({same_event}, {table}.started_at, NULL),
     behind = iif({same_event}, {table}.behind, NULL),
     failures = CASE WHEN NOT ({same_event}) THEN NULL WHEN excluded.failures IS NULL THEN {table}.failures
@@ -60,7 +62,8 @@ max(coalesce((SELECT arrival FROM {table_gone} WHERE one = 1), 0),
 -- Marks those of the events from arrival ?1 on that have another one of their order in front of them.
 -- name: mark_ordered
 UPDATE {table} SET behind = 1
-WHERE rowid IN (SELECT e.rowid FROM {table} AS e WHERE e.state = 'accepted' AND e.arrival IS NOT NULL AND e.arrival >= ?1
+WHERE rowid IN (SELECT e.rowid FROM {table} AS e WHERE e.state = 'accepted' AND e.arrival IS NOT NULL
+    AND e.arrival >= ?1
     AND e.order_key IS NOT NULL AND {is_behind})
 
 -- name: is_behind
@@ -87,8 +90,8 @@ e.rowid AS id, e.arrival AS arrival, e.endpoint AS endpoint, e.event_type AS eve
 -- name: is_waiting
 e.state = 'accepted' AND e.behind IS NULL AND e.arrival IS NOT NULL
 
--- Arrivals only ever grow, so no event gets in front of the first one of its order: if one of them runs, it is the first. Most
--- of the others are marked, and not even looked at.
+-- Arrivals only ever grow, so no event gets in front of the first one of its order: if one of them runs, it is the
+-- first. Most of the others are marked, and not even looked at.
 -- name: is_first
 (e.order_key IS NULL OR NOT {is_behind})
 
@@ -118,7 +121,8 @@ SELECT * FROM (
         WHERE {has_lapsed} AND {is_first} ORDER BY e.lease_until LIMIT ?3)
 ) ORDER BY since, arrival LIMIT ?3
 
--- The first ?3 events of each kind whose leases have lapsed. All of them are looked at: they are no more than ran at once.
+-- The first ?3 events of each kind whose leases have lapsed. All of them are looked at: they are no more than ran at
+-- once.
 -- name: lapsed
 SELECT * FROM (SELECT {candidate}, {lapsed_since} AS since,
         row_number() OVER (PARTITION BY e.endpoint, e.event_type ORDER BY {lapsed_since}, e.arrival) AS number
@@ -143,18 +147,22 @@ WITH RECURSIVE found (endpoint, type) AS (
         WHERE {is_waiting} AND e.endpoint = json_each.value ORDER BY {indexed_type} LIMIT 1) FROM json_each(?3)
     UNION ALL
     SELECT endpoint, (SELECT {indexed_type} FROM {table} AS e INDEXED BY {table_kinds}
-        WHERE {is_waiting} AND e.endpoint = found.endpoint AND {indexed_type} > found.type ORDER BY {indexed_type} LIMIT 1)
+        WHERE {is_waiting} AND e.endpoint = found.endpoint AND {indexed_type} > found.type
+            ORDER BY {indexed_type} LIMIT 1)
     FROM found WHERE type IS NOT NULL),
 heads AS MATERIALIZED (SELECT endpoint, type, coalesce(
         (SELECT e.rowid FROM {table} AS e INDEXED BY {table_kinds} WHERE {is_waiting} AND e.endpoint = found.endpoint
-            AND {indexed_type} = found.type AND e.boot < ?1 AND {is_first} ORDER BY e.boot, e.due_at, e.arrival LIMIT 1),
+            AND {indexed_type} = found.type AND e.boot < ?1 AND {is_first}
+                ORDER BY e.boot, e.due_at, e.arrival LIMIT 1),
         (SELECT e.rowid FROM {table} AS e INDEXED BY {table_kinds} WHERE {is_waiting} AND e.endpoint = found.endpoint
-            AND {indexed_type} = found.type AND e.boot > ?1 AND {is_first} ORDER BY e.boot, e.due_at, e.arrival LIMIT 1),
+            AND {indexed_type} = found.type AND e.boot > ?1 AND {is_first}
+                ORDER BY e.boot, e.due_at, e.arrival LIMIT 1),
         (SELECT e.rowid FROM {table} AS e INDEXED BY {table_kinds} WHERE {is_waiting} AND e.endpoint = found.endpoint
             AND {indexed_type} = found.type AND e.boot = ?1 AND e.due_at <= ?2 AND {is_first}
             ORDER BY e.due_at, e.arrival LIMIT 1)) AS id
     FROM found WHERE type IS NOT NULL)
-SELECT heads.endpoint AS endpoint, heads.type AS indexed_type, iif(e.boot = ?1, e.due_at, -1) AS since, e.arrival AS arrival
+SELECT heads.endpoint AS endpoint, heads.type AS indexed_type, iif(e.boot = ?1, e.due_at, -1) AS since, e.arrival AS
+    arrival
 FROM heads CROSS JOIN {table} AS e ON e.rowid = heads.id
 
 -- The first ?3 events of endpoint ?4 and type ?5.
@@ -175,12 +183,13 @@ SELECT * FROM (
 
 -- Leases
 
--- Leases the events in ?5, a JSON array of row numbers, until ?2. While an event runs, `due_at` is since when it had been due, so
--- that a release puts it back where it was; -1 if that was by another boot's clock.
+-- Leases the events in ?5, a JSON array of row numbers, until ?2. While an event runs, `due_at` is since when it had
+-- been due, so that a release puts it back where it was; -1 if that was by another boot's clock.
 -- name: lease
 UPDATE {table} SET state = 'running', token = randomblob(16), boot = ?1, lease_until = ?2, started_at = ?3,
     attempts = attempts + 1, version = version + 1, due_at = iif(boot <> ?1, -1, due_at),
-    failures = iif(state = 'running', coalesce(failures, '') || coalesce(started_at, 0) || ' ' || ?3 || ' ' || ?4, failures)
+    failures = iif(state = 'running', coalesce(failures, '') || coalesce(started_at, 0) || ' ' || ?3 || ' ' || ?4,
+        failures)
 WHERE rowid IN ({fitting})
 RETURNING rowid AS id, key, token, attempts, event_type, fingerprint, received_at, order_key, sequence, handler_started,
     (SELECT head FROM {table_parcels} WHERE id = {table}.parcel) AS head,
@@ -188,9 +197,9 @@ RETURNING rowid AS id, key, token, attempts, event_type, fingerprint, received_a
     EXISTS (SELECT 1 FROM {table_applied} AS a
         WHERE a.order_key = {table}.order_key AND a.sequence >= {table}.sequence) AS superseded
 
--- The first of the picked events whose requests are 4 MiB together, or the first alone if it is larger. All of them are read under
--- the write lock, and have to come before the worker's patience ends: a lease that is too large would be too large every time. The
--- length of a blob is known without reading it.
+-- The first of the picked events whose requests are 4 MiB together, or the first alone if it is larger. All of them are
+-- read under the write lock, and have to come before the worker's patience ends: a lease that is too large would be too
+-- large every time. The length of a blob is known without reading it.
 -- name: fitting
 SELECT id FROM (SELECT id, size, sum(size) OVER (ORDER BY place ROWS UNBOUNDED PRECEDING) AS all_of_them
     FROM (SELECT picked.value AS id, picked.key AS place, coalesce((SELECT length(p.head) + length(p.body)
@@ -199,12 +208,13 @@ SELECT id FROM (SELECT id, size, sum(size) OVER (ORDER BY place ROWS UNBOUNDED P
 WHERE all_of_them <= 4194304 OR all_of_them = size
 
 -- name: bury_unreadable
-UPDATE {table} SET state = 'failed', lease_until = NULL, due_at = NULL, processed_at = ?2, summary = ?3, expires_at = {never},
+UPDATE {table} SET state = 'failed', lease_until = NULL, due_at = NULL, processed_at = ?2, summary = ?3, expires_at =
+    {never},
     version = version + 1
 WHERE rowid = ?1
 
--- Operators. `{matching}` is the condition of a filter: ?1 is the wall clock, ?2 to ?6 are the filter's values, and bodies of events
--- that were completed by ?7 are gone.
+-- Operators. `{matching}` is the condition of a filter: ?1 is the wall clock, ?2 to ?6 are the filter's values, and
+-- bodies of events that were completed by ?7 are gone.
 
 -- name: remembered
 arrival IS NOT NULL AND expires_at > ?1
@@ -249,7 +259,8 @@ SELECT {last_arrival}
 
 -- The token is nobody's: the worker that gave the event up must not be taken for the one that puts it back.
 -- name: requeue
-UPDATE {table} SET state = 'accepted', handler_started = NULL, token = randomblob(16), boot = ?10, due_at = ?11, attempts = 0,
+UPDATE {table} SET state = 'accepted', handler_started = NULL, token = randomblob(16), boot = ?10, due_at = ?11,
+    attempts = 0,
     lease_until = NULL, started_at = NULL, behind = NULL, processed_at = NULL, summary = NULL, expires_at = {never},
     version = version + 1, arrival = anew.arrival
 FROM (SELECT rowid AS id, {last_arrival} + row_number() OVER (ORDER BY arrival) AS arrival

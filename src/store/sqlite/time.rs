@@ -19,8 +19,9 @@ pub(super) struct Now {
 
 /// Reads both clocks.
 ///
-/// The boot clock is the same for every process on the machine, no jump of the wall clock moves it, and it runs on while the machine
-/// sleeps. Where it cannot be read, a store counts on from the wall clock's time at which it was opened.
+/// The boot clock is the same for every process on the machine, no jump of the wall clock moves it, and it runs on
+/// while the machine sleeps. Where it cannot be read, a store counts on from the wall clock's time at which it was
+/// opened.
 pub(super) struct Times {
     clock: Arc<dyn Clock>,
     boot: Arc<str>,
@@ -63,7 +64,8 @@ pub(super) fn millis(duration: Duration) -> i64 {
     duration.min(LONGEST).as_nanos().div_ceil(1_000_000) as i64
 }
 
-/// How long heads and bodies of completed events are kept: milliseconds from the completion on, or as long as the record.
+/// How long heads and bodies of completed events are kept: milliseconds from the completion on, or as long as the
+/// record.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct BodyRetention(Option<i64>);
 

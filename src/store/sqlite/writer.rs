@@ -62,33 +62,33 @@ impl Writer {
         self.connection.acquire().await?.release(Ok(()))
     }
 
-    /// Deletes some of what has expired.
+    /// Deletes some expired rows and bodies.
     pub(super) async fn purge(&self) -> Result<Purged, Fault> {
-        let mut connection = self.connection.acquire().await?;
-        let purged = self.purge_some(&mut connection).await;
-        connection.release(purged)
+        let mut acquired = self.connection.acquire().await?;
+        let purged = self.purge_some(&mut acquired.connection).await;
+        acquired.release(purged)
     }
 
     async fn answer(&self, batch: &[Operation]) -> Answers<Reply> {
-        let mut connection = match self.connection.acquire().await {
-            Ok(connection) => connection,
+        let mut acquired = match self.connection.acquire().await {
+            Ok(acquired) => acquired,
             Err(fault) => return Plan::default().into_replies(batch.len(), Err(&fault)),
         };
-        let (plan, written) = self.run(&mut connection, batch).await;
+        let (plan, written) = self.run(&mut acquired.connection, batch).await;
         let purged = match &written {
-            Ok(()) if plan.changes().len() > 0 => self.purge_if_due(&mut connection).await,
+            Ok(()) if plan.changes().len() > 0 => self.purge_if_due(&mut acquired.connection).await,
             _ => Ok(()),
         };
         // A purge that fails is repeated later.
-        let _ = connection.release(purged.and_then(|()| written.clone()));
+        let _ = acquired.release(purged.and_then(|()| written.clone()));
         if written.is_ok() && plan.wakes {
             self.wake.notify_waiters();
         }
         plan.into_replies(batch.len(), written.as_ref().copied())
     }
 
-    /// Reads, decides, and writes what has changed; again, if another process was quicker with one of the rows. A row that is
-    /// written already is then found under its own token.
+    /// Reads, decides, and writes the changed rows; again, if another process was quicker with one of the rows. A row
+    /// that is written already is then found under its own token.
     async fn run<'b>(
         &self,
         connection: &mut SqliteConnection,

@@ -20,7 +20,7 @@ pub async fn run(harness: &impl Harness) {
     attempts_are_counted_if_at_all(harness).await;
 }
 
-/// A key that nobody claimed is free.
+/// A key that was never claimed is free.
 pub async fn first_claim_is_fresh(harness: &impl Harness) {
     let event = Fixture::new("first_claim_is_fresh", harness).await;
     event.claims(First, FRESH).await;

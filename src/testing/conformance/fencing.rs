@@ -87,8 +87,8 @@ pub async fn overtaken_holder_has_lost_after_the_completion(harness: &impl Harne
     event.claims(Third, COMPLETED).await;
 }
 
-/// A store with an enlistment is asked by a release and then a completion whether a transaction was committed: a token that neither
-/// holds nor has completed the event must not be answered that it has.
+/// A store with an enlistment is asked by a release and then a completion whether a transaction was committed: a token
+/// that neither holds nor has completed the event must not be answered that it has.
 pub async fn token_that_cannot_release_cannot_complete(harness: &impl Harness) {
     let event = Fixture::new("token_that_cannot_release_cannot_complete", harness).await;
     if event.store.enlistment().is_none() {

@@ -30,7 +30,8 @@ impl Caller {
     }
 }
 
-/// One event in a store under check. Every method is one call, which fails the check unless its answer is the expected one.
+/// One event in a store under check. Every method is one call, which fails the check unless its answer is the expected
+/// one.
 pub(super) struct Fixture<S> {
     pub(super) check: &'static str,
     pub(super) store: Arc<S>,

@@ -69,7 +69,7 @@ pub async fn renewal_extends_the_lease(harness: &impl Harness) {
     event.claims(Second, IN_FLIGHT).await;
 }
 
-/// A renewal sets the lease anew, to `lease` from now: it does not add to what was left.
+/// A renewal sets the lease anew, to `lease` from now: the rest of the old lease does not count.
 pub async fn renewal_counts_from_now(harness: &impl Harness) {
     let event = Fixture::new("renewal_counts_from_now", harness).await;
     event.claims(First, FRESH).await;

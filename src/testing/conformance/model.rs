@@ -16,8 +16,8 @@ const STEPS: usize = 32;
 /// Short waits between two long ones: together half a lease, so that none ends by them.
 const SHORT_WAITS: u32 = 2;
 
-/// Puts `sequences` random sequences of 32 steps through a new store each and compares every answer with that of the simplest
-/// possible store.
+/// Puts `sequences` random sequences of 32 steps through a new store each and compares every answer with that of the
+/// simplest possible store.
 ///
 /// A step is a verb for one of three events by one of three callers, or a wait. Waits are a quarter of a lease or two
 /// leases long, never near its end, so that a real clock's jitter does not matter. The same `seed` makes the same
@@ -202,8 +202,8 @@ impl State {
         }
     }
 
-    /// Whether the contract says what `caller` is answered when it renews, completes or releases. A store may have no trace of a claim
-    /// that is gone, or that lapsed under another token.
+    /// Whether the contract says what `caller` is answered when it renews, completes or releases. A store may have no
+    /// trace of a claim that is gone, or that lapsed under another token.
     pub(super) fn is_settled_by_contract(&self, caller: Caller) -> bool {
         match *self {
             Self::Free => false,

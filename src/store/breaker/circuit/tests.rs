@@ -175,7 +175,8 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
 }
 
 proptest! {
-    /// Whatever happens, an open circuit permits no claim, a half-open one permits one, and neither state lasts for ever.
+    /// After any calls, an open circuit permits no claim, a half-open one permits one, and neither state lasts for
+    /// ever.
     #[test]
     fn never_floods_and_never_locks_up(steps in steps(), chance in 0.0..1.0f64) {
         let mut fixture = Fixture::new();

@@ -1,4 +1,5 @@
-//! Bodies of completed events that are kept for a shorter time than their records (`keep_completed_bodies` of a store's builder).
+//! Bodies of completed events that are kept for a shorter time than their records (`keep_completed_bodies` of a store's
+//! builder).
 
 use std::time::Duration;
 

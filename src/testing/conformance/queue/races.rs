@@ -105,7 +105,8 @@ pub async fn concurrent_requeues_are_one(harness: &impl Harness<Store: Queue>) {
     queue.leases_nothing().await;
 }
 
-/// Runs `workers` that lease and complete events until there are none. Returns the events in the order of their completion.
+/// Runs `workers` that lease and complete events until there are none. Returns the events in the order of their
+/// completion.
 async fn work<Q: Queue>(queue: &QueueFixture<Q>, workers: usize, batch: usize) -> Vec<Leased> {
     let all = Arc::new(tokio::sync::Mutex::new(Vec::new()));
     let done = at_once(workers, |_| {

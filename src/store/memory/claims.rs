@@ -1,6 +1,5 @@
-//! The running claims of a shard, and how often its released events were tried.
+//! The running claims of a shard.
 
-use std::collections::{HashMap, VecDeque};
 use std::time::Duration;
 
 use hashbrown::HashTable;
@@ -10,9 +9,6 @@ use crate::store::ClaimToken;
 
 /// Tables smaller than this are not worth making smaller.
 const SMALL: usize = 64;
-
-/// How many released events a shard remembers.
-const LIMIT: usize = 256;
 
 /// One running claim.
 #[derive(Clone, Copy, Debug)]
@@ -100,38 +96,6 @@ fn table_hash(claim: &Running) -> u64 {
     claim.key.table()
 }
 
-/// How often the lately released events were tried. The events released longest ago are forgotten first.
-///
-/// A courtesy to handlers that look at the attempt: nothing depends on its being complete.
-#[derive(Debug, Default)]
-pub(super) struct ReleasedAttempts {
-    attempts: HashMap<KeyHash, u32>,
-    order: VecDeque<KeyHash>,
-}
-
-impl ReleasedAttempts {
-    /// Remembers how often `key`, which is not in here, was tried.
-    pub(super) fn remember(&mut self, key: KeyHash, attempts: u32) {
-        if self.order.len() == LIMIT
-            && let Some(oldest) = self.order.pop_front()
-        {
-            self.attempts.remove(&oldest);
-        }
-        self.order.push_back(key);
-        self.attempts.insert(key, attempts);
-    }
-
-    /// Removes and returns how often `key` was tried: its claim counts on.
-    pub(super) fn take(&mut self, key: &KeyHash) -> u32 {
-        if self.attempts.is_empty() {
-            return 0;
-        }
-        let Some(attempts) = self.attempts.remove(key) else { return 0 };
-        self.order.retain(|other| other != key);
-        attempts
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::super::hash::KeyHasher;
@@ -182,19 +146,5 @@ mod tests {
         running.insert(claims[0]);
         assert!(running.remove(&claims[0].key, ClaimToken::random()).is_none());
         assert_eq!(running.len(), 1);
-    }
-
-    #[test]
-    fn the_longest_released_are_forgotten_first() {
-        let hasher = KeyHasher::new();
-        let keys: Vec<_> = (0..=LIMIT).map(|n| hasher.hash(&EventKey::new("", None, &n.to_string()))).collect();
-        let mut released = ReleasedAttempts::default();
-        for key in &keys {
-            released.remember(*key, 3);
-        }
-        assert_eq!(released.take(&keys[0]), 0);
-        assert_eq!(released.take(&keys[1]), 3);
-        assert_eq!(released.take(&keys[1]), 0, "taken is forgotten");
-        assert_eq!((released.order.len(), released.attempts.len()), (LIMIT - 1, LIMIT - 1));
     }
 }

@@ -12,6 +12,7 @@
 //!                   └─ index     leasable events, orders, ended events
 //! ```
 
+mod bounded;
 mod builder;
 mod claims;
 mod completed;

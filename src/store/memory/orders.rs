@@ -1,17 +1,19 @@
 //! Events that run one at a time, in the order of their arrival, and the sequences that were applied.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeSet, HashMap};
 use std::fmt;
 
-use super::hash::{KeyHash, KeyHasher};
+use super::bounded::BoundedMap;
+use super::hash::KeyHasher;
 use crate::store::queue::Order;
 
 /// The orders of all resources. An event is in its order from its arrival until it is completed or dead.
-#[derive(Debug)]
 pub(super) struct Orders {
     open: HashMap<Box<str>, OpenOrder>,
-    /// The sequences of resources that have no event in the queue.
-    pub(super) sequences: Sequences,
+    hasher: KeyHasher,
+    /// The sequences of resources that have no event in the queue, by a hash: names may be long, and most resources never
+    /// come back.
+    pub(super) sequences: BoundedMap<i64>,
 }
 
 /// The order of a resource with at least one event that waits or runs.
@@ -26,14 +28,15 @@ struct OpenOrder {
 impl Orders {
     /// Creates orders that remember the sequences of up to `sequences` resources without events.
     pub(super) fn new(sequences: usize) -> Self {
-        Self { open: HashMap::new(), sequences: Sequences::new(sequences) }
+        Self { open: HashMap::new(), hasher: KeyHasher::new(), sequences: BoundedMap::new(sequences) }
     }
 
     pub(super) fn insert(&mut self, key: &str, arrival: u64) {
         match self.open.get_mut(key) {
             Some(open) => _ = open.events.insert(arrival),
             None => {
-                let order = OpenOrder { events: [arrival].into(), applied: self.sequences.remove(key) };
+                let order =
+                    OpenOrder { events: [arrival].into(), applied: self.sequences.remove(&self.hasher.hash_text(key)) };
                 self.open.insert(key.into(), order);
             }
         }
@@ -59,66 +62,16 @@ impl Orders {
         if first.is_none() {
             self.open.remove(&order.key);
             if let Some(applied) = applied {
-                self.sequences.insert(&order.key, applied);
+                self.sequences.insert(self.hasher.hash_text(&order.key), applied);
             }
         }
         first
     }
 }
 
-/// The highest completed sequence of each resource without events, up to a number of resources. The resource whose last
-/// event ended the longest ago is forgotten first.
-///
-/// A resource is remembered as a hash: its name may be long, and most of them never come back.
-pub(super) struct Sequences {
-    capacity: usize,
-    hasher: KeyHasher,
-    /// Each with its key in `oldest`.
-    sequences: HashMap<KeyHash, (i64, u64)>,
-    oldest: BTreeMap<u64, KeyHash>,
-    last: u64,
-    /// How many sequences were forgotten to make room for others.
-    pub(super) forgotten: u64,
-}
-
-impl Sequences {
-    pub(super) fn new(capacity: usize) -> Self {
-        let (sequences, oldest) = (HashMap::new(), BTreeMap::new());
-        Self { capacity, hasher: KeyHasher::new(), sequences, oldest, last: 0, forgotten: 0 }
-    }
-
-    pub(super) fn len(&self) -> usize {
-        self.sequences.len()
-    }
-
-    /// Removes the sequence of a resource that has an event from now on.
-    pub(super) fn remove(&mut self, resource: &str) -> Option<i64> {
-        if self.sequences.is_empty() {
-            return None;
-        }
-        let (sequence, age) = self.sequences.remove(&self.hasher.hash_text(resource))?;
-        self.oldest.remove(&age);
-        Some(sequence)
-    }
-
-    /// Adds the sequence of a resource that has none here.
-    pub(super) fn insert(&mut self, resource: &str, sequence: i64) {
-        if self.len() >= self.capacity
-            && let Some((_, resource)) = self.oldest.pop_first()
-        {
-            self.sequences.remove(&resource);
-            self.forgotten += 1;
-        }
-        self.last += 1;
-        let key = self.hasher.hash_text(resource);
-        self.sequences.insert(key, (sequence, self.last));
-        self.oldest.insert(self.last, key);
-    }
-}
-
-impl fmt::Debug for Sequences {
+impl fmt::Debug for Orders {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Sequences").field("len", &self.len()).finish_non_exhaustive()
+        f.debug_struct("Orders").field("open", &self.open).finish_non_exhaustive()
     }
 }
 
@@ -157,20 +110,5 @@ mod tests {
         }
         assert_eq!((orders.sequences.len(), orders.sequences.forgotten), (1, 2));
         assert!(orders.is_superseded(&nth(5)));
-    }
-
-    #[test]
-    fn resource_that_ended_the_longest_ago_is_forgotten_first() {
-        let mut sequences = Sequences::new(3);
-        for (sequence, name) in ["a", "b", "c"].into_iter().enumerate() {
-            sequences.insert(name, sequence as i64);
-        }
-        // A resource that is seen again is the youngest.
-        let sequence = sequences.remove("a").expect("a sequence");
-        sequences.insert("a", sequence);
-        sequences.insert("d", 3);
-        assert_eq!((sequences.len(), sequences.oldest.len(), sequences.forgotten), (3, 3, 1));
-        assert_eq!(["a", "b", "c", "d"].map(|name| sequences.remove(name)), [Some(0), None, Some(2), Some(3)]);
-        assert_eq!((sequences.len(), sequences.oldest.len(), sequences.forgotten), (0, 0, 1));
     }
 }

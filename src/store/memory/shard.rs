@@ -2,7 +2,8 @@
 
 use std::time::Duration;
 
-use super::claims::{ReleasedAttempts, Running, RunningClaims};
+use super::bounded::BoundedMap;
+use super::claims::{Running, RunningClaims};
 use super::completed::Completed;
 use super::hash::KeyHash;
 use super::record::{Record, Ticks, tag};
@@ -10,6 +11,9 @@ use crate::store::{Claim, ClaimToken, Completion, Hold, StoreError, StoreErrorKi
 
 /// How many expired records a new claim clears away: two for the one it adds, so that they cannot pile up.
 const DROPS_PER_CLAIM: usize = 2;
+
+/// How many released events a shard remembers the attempts of.
+const RELEASED: usize = 256;
 
 /// How many events a shard may hold.
 #[derive(Clone, Copy, Debug)]
@@ -39,7 +43,8 @@ pub(super) struct Shard {
     limits: Limits,
     running: RunningClaims,
     completed: Completed,
-    released: ReleasedAttempts,
+    /// How often the lately released events were tried: a courtesy to handlers that look at the attempt.
+    released: BoundedMap<u32>,
     pub(super) evicted: u64,
     filling: bool,
 }
@@ -50,7 +55,7 @@ impl Shard {
             limits,
             running: RunningClaims::default(),
             completed: Completed::default(),
-            released: ReleasedAttempts::default(),
+            released: BoundedMap::new(RELEASED),
             evicted: 0,
             filling: false,
         }
@@ -129,7 +134,7 @@ impl Shard {
 
     pub(super) fn release(&mut self, key: &KeyHash, token: ClaimToken) -> Hold {
         let Some(claim) = self.running.remove(key, token) else { return Hold::Lost };
-        self.released.remember(*key, claim.attempt);
+        self.released.insert(*key, claim.attempt);
         Hold::Held
     }
 
@@ -180,7 +185,7 @@ impl Shard {
         if self.is_full() {
             return Err(StoreError::new(StoreErrorKind::Full));
         }
-        let attempt = self.released.take(&claim.key).saturating_add(1);
+        let attempt = self.released.remove(&claim.key).unwrap_or(0).saturating_add(1);
         self.running.insert(Running { attempt, ..claim });
         Ok(Claim::Fresh { attempt: Some(attempt) })
     }
@@ -205,7 +210,7 @@ impl Shard {
             self.evicted += 1;
         } else if let Some(limit) = now.checked_sub(safe) {
             // Neither their holder nor their sender came back for these claims.
-            self.running.drop_lapsed(limit, |claim| self.released.remember(claim.key, claim.attempt));
+            self.running.drop_lapsed(limit, |claim| self.released.insert(claim.key, claim.attempt));
         }
     }
 

@@ -11,8 +11,8 @@ use crate::store::queue::Order;
 pub(super) struct Orders {
     open: HashMap<Box<str>, OpenOrder>,
     hasher: KeyHasher,
-    /// The sequences of resources that have no event in the queue, by a hash: names may be long, and most resources never
-    /// come back.
+    /// The sequences of resources that have no event in the queue, by a hash: names may be long, and most resources
+    /// never come back.
     pub(super) sequences: BoundedMap<i64>,
 }
 

@@ -18,8 +18,8 @@ use super::writer::{ATTEMPTS, Writer};
 use crate::EventKey;
 use crate::clock::from_unix_millis;
 use crate::store::Ending;
-use crate::store::group::{Answers, Engine, Group};
-use crate::store::handed::{Handed, PutBack};
+use crate::store::batcher::{Answers, BatchHandler, Batcher};
+use crate::store::in_transit::{InTransit, PutBack};
 use crate::store::queue::{KindLimits, LAPSED, LeaseRequest, Leased, Order, StoredRequest};
 use crate::telemetry;
 
@@ -57,20 +57,20 @@ impl OwnedLeaseRequest {
 
 /// Leases in a task of its own, so that a caller that leaves does not interrupt a transaction.
 pub(super) struct LeaseHandler {
-    operations: Group<Arc<Writer>>,
+    operations: Batcher<Arc<Writer>>,
     reader: Arc<Connection>,
 }
 
 impl LeaseHandler {
-    pub(super) fn new(operations: &Group<Arc<Writer>>, reader: &Arc<Connection>) -> Self {
+    pub(super) fn new(operations: &Batcher<Arc<Writer>>, reader: &Arc<Connection>) -> Self {
         Self { operations: operations.clone(), reader: reader.clone() }
     }
 
     /// Looks first, on a connection that waits for no lock: a worker with nothing to do must not take the write lock
     /// every time.
-    async fn lease(&self, request: &LeaseRequest<'_>) -> Result<Handed<Releases>, Fault> {
+    async fn lease(&self, request: &LeaseRequest<'_>) -> Result<InTransit<Releases>, Fault> {
         let events = if self.is_due(request).await? { self.lease_due(request).await? } else { Vec::new() };
-        Ok(Handed::new(events, Releases { operations: self.operations.clone(), lease: request.lease }))
+        Ok(InTransit::new(events, Releases { operations: self.operations.clone(), lease: request.lease }))
     }
 
     async fn is_due(&self, request: &LeaseRequest<'_>) -> Result<bool, Fault> {
@@ -83,16 +83,16 @@ impl LeaseHandler {
 
     /// Leases on the connection of the batches, so that neither waits for the other's lock.
     async fn lease_due(&self, request: &LeaseRequest<'_>) -> Result<Vec<Leased>, Fault> {
-        let writer = &self.operations.engine().connection;
+        let writer = &self.operations.handler().connection;
         let mut acquired = writer.acquire().await?;
         let leased = lease_readable(&mut acquired.connection, &writer.database, request).await;
         acquired.release(leased)
     }
 }
 
-impl Engine for LeaseHandler {
+impl BatchHandler for LeaseHandler {
     type Question = OwnedLeaseRequest;
-    type Answer = Handed<Releases>;
+    type Answer = InTransit<Releases>;
 
     async fn answer(&self, batch: &[OwnedLeaseRequest]) -> Answers<Self::Answer> {
         let mut answers = Vec::with_capacity(batch.len());
@@ -103,13 +103,13 @@ impl Engine for LeaseHandler {
     }
 
     /// Drops the answer, which releases its events.
-    fn unheard(&self, _: OwnedLeaseRequest, _: Self::Answer) {}
+    fn on_abandoned(&self, _: OwnedLeaseRequest, _: Self::Answer) {}
 }
 
 /// Releases events whose worker has left. While another connection holds the write lock it asks again, for as long as
 /// they are leased: no worker could get them until then.
 pub(super) struct Releases {
-    operations: Group<Arc<Writer>>,
+    operations: Batcher<Arc<Writer>>,
     lease: Duration,
 }
 

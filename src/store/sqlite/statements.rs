@@ -11,7 +11,7 @@ use super::record::{Queued, Record};
 use super::table::Table;
 use super::time::{BodyRetention, Now};
 use crate::EventKey;
-use crate::store::group::LARGEST_BATCH;
+use crate::store::batcher::LARGEST_BATCH;
 use crate::store::queue::StoredRequest;
 
 /// Completes a claim inside a handler's own transaction, in the default table, for drivers other than sqlx: the effect

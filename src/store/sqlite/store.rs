@@ -13,7 +13,7 @@ use super::operation::{Operation, Reply};
 use super::operators::{self, CHANGED_AT_ONCE};
 use super::statements::Statement;
 use super::writer::Writer;
-use crate::store::group::Group;
+use crate::store::batcher::Batcher;
 use crate::store::queue::{Change, EventState, Filter};
 use crate::store::record::Verb;
 use crate::store::{Claim, ClaimRequest, Dialect, Ending, Enlistment, Hold, Store, StoreError, StoreFuture};
@@ -52,8 +52,8 @@ use crate::store::{SqliteStoreBuilder, StoreErrorKind};
 /// one for workers, and one for operators' lists and counts.
 #[derive(Clone)]
 pub struct SqliteStore {
-    operations: Group<Arc<Writer>>,
-    pub(super) leases: Group<LeaseHandler>,
+    operations: Batcher<Arc<Writer>>,
+    pub(super) leases: Batcher<LeaseHandler>,
     pub(super) reader: Arc<Connection>,
     /// For queries that may take long, and must not delay workers.
     pub(super) slow_reader: Arc<Connection>,
@@ -115,16 +115,16 @@ impl SqliteStore {
 
     pub(super) async fn connect(database: Database, lock_wait: Duration) -> Result<Self, StoreError> {
         let database = Arc::new(database);
-        let operations = Group::new(Arc::new(Writer::new(&database)));
+        let operations = Batcher::new(Arc::new(Writer::new(&database)));
         let [reader, slow_reader] = [(); 2].map(|()| Arc::new(Connection::new(&database)));
-        let leases = Group::new(LeaseHandler::new(&operations, &reader));
+        let leases = Batcher::new(LeaseHandler::new(&operations, &reader));
         let store = Self { operations, leases, reader, slow_reader, lock_wait };
         store.retry_while_locked(|| async { Ok(store.writer().connect().await?) }).await?;
         Ok(store)
     }
 
     pub(super) fn writer(&self) -> &Writer {
-        self.operations.engine()
+        self.operations.handler()
     }
 
     pub(super) async fn run(&self, operation: Operation) -> Result<Reply, StoreError> {
@@ -206,7 +206,7 @@ impl fmt::Debug for SqliteStore {
 /// The release is enqueued before the same token can ask anything else, and batches keep the order, so it does not undo
 /// a later claim of that token.
 pub(super) struct ReleaseOnDrop<'a> {
-    operations: &'a Group<Arc<Writer>>,
+    operations: &'a Batcher<Arc<Writer>>,
     release: Option<Operation>,
 }
 

@@ -13,7 +13,7 @@ use super::plan::{Plan, Stored};
 use super::record::Record;
 use super::statements::{PURGED_AT_ONCE, Statements, statement};
 use super::time::Times;
-use crate::store::group::{Answers, Engine};
+use crate::store::batcher::{Answers, BatchHandler};
 
 /// How often traffic purges, unless there is more to purge than goes at once.
 const PURGE_EVERY: Duration = Duration::from_secs(10);
@@ -176,7 +176,7 @@ impl Writer {
     }
 }
 
-impl Engine for Arc<Writer> {
+impl BatchHandler for Arc<Writer> {
     type Question = Operation;
     type Answer = Reply;
 
@@ -185,5 +185,5 @@ impl Engine for Arc<Writer> {
     }
 
     /// Does nothing: the caller of a claim drops a [`ReleaseOnDrop`](super::store::ReleaseOnDrop).
-    fn unheard(&self, _: Operation, _: Reply) {}
+    fn on_abandoned(&self, _: Operation, _: Reply) {}
 }

@@ -14,7 +14,7 @@ use super::handing::{Held, Row, UNREADABLE};
 use super::scripts;
 use super::strays::Search;
 use crate::store::ClaimToken;
-use crate::store::handed::{Handed, PutBack};
+use crate::store::in_transit::{InTransit, PutBack};
 use crate::store::queue::{KindLimits, LAPSED, LeaseRequest, Leased};
 use crate::telemetry;
 
@@ -105,7 +105,7 @@ impl Shared {
 }
 
 impl Leasing {
-    async fn run(self, coming: oneshot::Sender<Result<Handed<Arc<Shared>>, Fault>>) {
+    async fn run(self, coming: oneshot::Sender<Result<InTransit<Arc<Shared>>, Fault>>) {
         let shared = self.shared.clone();
         let mut asking = Box::pin(self.ask());
         let held = match timeout(shared.timeout, &mut asking).await {
@@ -117,7 +117,7 @@ impl Leasing {
                 return shared.put_back_soon(late.iter().filter_map(|held| held.name(&shared)).collect());
             }
         };
-        let handed = shared.hand_over(held).await.map(|leased| Handed::new(leased, shared));
+        let handed = shared.hand_over(held).await.map(|leased| InTransit::new(leased, shared));
         // If the caller has left, they are dropped here, and put back.
         drop(coming.send(handed));
     }

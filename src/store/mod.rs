@@ -28,20 +28,21 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 
+#[cfg(any(feature = "postgres", feature = "redis", feature = "sqlite"))]
+mod batcher;
 pub mod breaker;
 mod claim;
 mod enlistment;
 mod error;
 #[cfg(any(feature = "postgres", feature = "redis", feature = "sqlite"))]
-mod group;
-#[cfg(any(feature = "postgres", feature = "redis", feature = "sqlite"))]
-mod handed;
+mod in_transit;
 mod memory;
 #[cfg(feature = "postgres")]
 pub mod postgres;
 // Documented as `tower_webhook::queue`.
 #[doc(hidden)]
 pub mod queue;
+mod record;
 #[cfg(feature = "redis")]
 pub mod redis;
 #[cfg(feature = "sqlite")]

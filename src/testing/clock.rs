@@ -36,17 +36,17 @@ struct Readings {
 }
 
 impl ManualClock {
-    /// A clock whose wall shows `wall`.
+    /// Creates a clock whose wall clock shows `wall`.
     #[must_use]
     pub fn at(wall: SystemTime) -> Self {
         Self { readings: Arc::new(Mutex::new(Readings { wall, monotonic: Instant::now() })) }
     }
 
-    /// A clock whose wall shows this many seconds since the Unix epoch.
+    /// Creates a clock whose wall clock shows this many seconds since the Unix epoch.
     ///
     /// # Panics
     ///
-    /// If a [`SystemTime`] cannot hold it.
+    /// If a [`SystemTime`] cannot hold that time.
     #[must_use]
     pub fn at_unix(seconds: u64) -> Self {
         Self::at(SystemTime::UNIX_EPOCH + Duration::from_secs(seconds))
@@ -56,7 +56,7 @@ impl ManualClock {
     ///
     /// # Panics
     ///
-    /// If it goes beyond what the readings can hold.
+    /// If a reading cannot hold the new time.
     pub fn advance(&self, time: Duration) {
         let mut readings = self.readings();
         readings.wall += time;
@@ -68,7 +68,8 @@ impl ManualClock {
         self.readings().wall = wall;
     }
 
-    /// A test that failed while moving the clock is no reason to fail those that share it.
+    /// Locks the readings, even after a panic: a test that failed while moving the clock must not fail those that share
+    /// it.
     fn readings(&self) -> MutexGuard<'_, Readings> {
         self.readings.lock().unwrap_or_else(PoisonError::into_inner)
     }

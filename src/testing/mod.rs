@@ -1,4 +1,5 @@
-//! What a test of a webhook handler needs: signed requests, a clock to turn by hand, and replays.
+//! Tools for tests of webhook handlers and stores: signed requests, a clock to turn by hand, replays, and a conformance
+//! suite.
 //!
 //! A test of a whole receiver is three lines:
 //!
@@ -26,7 +27,6 @@ mod clock;
 pub mod conformance;
 mod replay;
 mod sender;
-mod split_mix;
 
 pub use self::{
     clock::ManualClock,

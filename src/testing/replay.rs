@@ -5,9 +5,8 @@ use http::{Request, Response};
 use tower_service::Service;
 
 use super::TestDelivery;
-use super::split_mix::SplitMix;
 
-/// Sends deliveries again and again, as senders do: one after the other, all at once, in any order.
+/// Sends deliveries repeatedly, as senders do: one after the other, all at once, in any order.
 ///
 /// ```
 /// use axum::{Router, body::Body, routing::post};
@@ -40,7 +39,7 @@ impl Replay {
         Self { deliveries: deliveries.into_iter().collect() }
     }
 
-    /// Sends each of them this many times, all of them before any comes again.
+    /// Sends each of them this many times, all of them before any is repeated.
     #[must_use]
     pub fn times(mut self, times: usize) -> Self {
         self.deliveries = std::iter::repeat_n(self.deliveries, times).flatten().collect();
@@ -60,7 +59,8 @@ impl Replay {
     /// Sends one after the other. The responses are in the order of sending.
     ///
     /// # Panics
-    /// When the service fails, rather than answers.
+    ///
+    /// If the service fails instead of answering.
     pub async fn one_by_one<S, B, R>(self, service: &S) -> Vec<Response<R>>
     where
         S: Service<Request<B>, Response = Response<R>, Error: std::fmt::Debug> + Clone,
@@ -76,7 +76,8 @@ impl Replay {
     /// Sends all of them at once, each from a task of its own. The responses are in the order of sending.
     ///
     /// # Panics
-    /// When the service fails or panics, rather than answers.
+    ///
+    /// If the service fails or panics instead of answering.
     pub async fn all_at_once<S, B, R>(self, service: &S) -> Vec<Response<R>>
     where
         S: Service<Request<B>, Response = Response<R>, Error: std::fmt::Debug> + Clone + Send + 'static,
@@ -100,4 +101,22 @@ where
 {
     poll_fn(|cx| service.poll_ready(cx)).await.expect("a service that becomes ready");
     service.call(request).await.expect("a service that answers")
+}
+
+/// SplitMix64: one seed makes the same numbers, everywhere and for ever.
+pub(super) struct SplitMix(u64);
+
+impl SplitMix {
+    pub(super) fn new(seed: u64) -> Self {
+        Self(seed)
+    }
+
+    /// Draws a number below `bound`, which must not be zero.
+    pub(super) fn below(&mut self, bound: usize) -> usize {
+        self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
+        let mut mixed = self.0;
+        mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
+        mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
+        ((mixed ^ (mixed >> 31)) % bound as u64) as usize
+    }
 }

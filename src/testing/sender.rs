@@ -18,12 +18,12 @@ pub struct TestSender {
 }
 
 impl TestSender {
-    /// Signs with `scheme`, now, for `/webhooks`.
+    /// Creates a sender that signs with `scheme`, at the current time, for `/webhooks`.
     pub fn new(scheme: impl Scheme) -> Self {
         Self { scheme: Arc::new(scheme), clock: Arc::new(SystemClock), uri: Uri::from_static("/webhooks") }
     }
 
-    /// Signs at the time of this clock: the one that the layer was given.
+    /// Signs at the time of this clock, which should be the layer's.
     #[must_use]
     pub fn clock(mut self, clock: impl Clock) -> Self {
         self.clock = Arc::new(clock);
@@ -33,15 +33,16 @@ impl TestSender {
     /// Sends to this path.
     ///
     /// # Panics
-    /// When it is not a URI.
+    ///
+    /// If `uri` is not a URI.
     #[must_use]
     pub fn uri(mut self, uri: &str) -> Self {
         self.uri = uri.parse().expect("a URI to send to");
         self
     }
 
-    /// A delivery of this body, signed when the request is made of it. Where the sender puts the event's id or type into a
-    /// header, the delivery has an id of its own and no type, unless told otherwise.
+    /// Creates a delivery of this body, which is signed when its request is built. Where the sender puts the event's id
+    /// or type into a header, the delivery has a new id and no type, unless set otherwise.
     pub fn deliver(&self, body: impl Into<Bytes>) -> TestDelivery {
         let Outgoing { request, id, .. } = Outgoing::new(body);
         TestDelivery {
@@ -67,7 +68,7 @@ impl fmt::Debug for TestSender {
     }
 }
 
-/// One delivery of an event. Every request that is made of it is signed anew, as a sender's retries are.
+/// One delivery of an event. Every request that is built of it is signed anew, as a sender's retries are.
 #[derive(Clone, Debug)]
 pub struct TestDelivery {
     sender: TestSender,
@@ -82,35 +83,35 @@ pub struct TestDelivery {
 }
 
 impl TestDelivery {
-    /// Signed this long ago.
+    /// Dates the signature this long ago.
     #[must_use]
     pub fn aged(mut self, age: Duration) -> Self {
         self.age = age;
         self
     }
 
-    /// The event's id, for senders that put it into a header or sign it beside the body.
+    /// Sets the event's id, for senders that put it into a header or sign it beside the body.
     #[must_use]
     pub fn id(mut self, id: &str) -> Self {
         self.id = Some(id.to_owned());
         self
     }
 
-    /// Without the header that the sender puts the id into, for senders that may leave it out.
+    /// Leaves out the header that has the id, for senders that may leave it out.
     #[must_use]
     pub fn without_id(mut self) -> Self {
         self.id = None;
         self
     }
 
-    /// The event's type, for senders that put it into a header.
+    /// Sets the event's type, for senders that put it into a header.
     #[must_use]
     pub fn event_type(mut self, event_type: &str) -> Self {
         self.event_type = Some(event_type.to_owned());
         self
     }
 
-    /// The body is a form, and no JSON.
+    /// Says that the body is a form instead of JSON.
     #[must_use]
     pub fn form(mut self) -> Self {
         self.content_type = HeaderValue::from_static("application/x-www-form-urlencoded");
@@ -124,7 +125,7 @@ impl TestDelivery {
         self
     }
 
-    /// Sent with another method.
+    /// Sends with another method.
     #[must_use]
     pub fn method(mut self, method: Method) -> Self {
         self.method = method;
@@ -134,7 +135,8 @@ impl TestDelivery {
     /// Adds a header, or replaces one of the signature's.
     ///
     /// # Panics
-    /// When that is not a header.
+    ///
+    /// If that is not a header.
     #[must_use]
     pub fn header(mut self, name: &str, value: &str) -> Self {
         let name: HeaderName = name.parse().expect("the name of a header");
@@ -142,22 +144,23 @@ impl TestDelivery {
         self
     }
 
-    /// The signed request.
+    /// Builds the signed request.
     ///
     /// # Panics
-    /// When the scheme cannot sign: its secrets come from a lookup, or are public keys, or none is active.
+    ///
+    /// If the scheme cannot sign: its secrets come from a lookup, or are public keys, or none is active.
     #[must_use]
     pub fn request<B: From<Bytes>>(&self) -> Request<B> {
         let scheme = &self.sender.scheme;
         let secrets = scheme.secrets().current().expect("a scheme with secrets of its own to sign with");
-        let mut message = self.unsigned().expect("a message with headers that are some");
+        let mut message = self.unsigned().expect("a message with valid headers");
         scheme.sign(&mut message, &secrets).expect("a message that the scheme can sign");
         let mut request = message.request;
         request.headers_mut().extend(self.headers.clone());
         request.map(|body| B::from(if self.tampered { tamper(&body) } else { body }))
     }
 
-    /// What is sent, before it is signed.
+    /// Builds the message, before it is signed.
     fn unsigned(&self) -> Result<Outgoing, ConfigError> {
         let profile = self.sender.scheme.profile();
         let mut message = Outgoing::new(self.body.clone()).signed_at(self.signed_at());
@@ -179,7 +182,7 @@ impl TestDelivery {
     }
 }
 
-/// The same bytes but for one bit.
+/// Changes one bit of the body.
 fn tamper(body: &[u8]) -> Bytes {
     let mut bytes = body.to_vec();
     match bytes.last_mut() {

@@ -1,50 +1,50 @@
-//! Closed, open, half-open: the state machine alone. Time and chance are arguments.
+//! The state machine of the circuit: closed, open, half-open. Time and chance are arguments.
 
 use std::time::{Duration, Instant};
 
 /// When a circuit opens, and for how long.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Policy {
-    /// Consecutive failures that open it.
+    /// Consecutive failures that open the circuit.
     pub(super) failures: u32,
     pub(super) first_cool_down: Duration,
     pub(super) longest_cool_down: Duration,
 }
 
-/// Whether the store is asked for claims.
+/// Whether the breaker asks the store for claims.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum CircuitState {
-    /// It is.
+    /// Every claim goes to the store.
     Closed,
-    /// It is not: it failed again and again, and is left alone for a while.
+    /// No claim goes to the store: it failed again and again, and is left alone for a while.
     Open,
-    /// One claim is on its way to find out whether it is back.
+    /// One claim is on its way to find out whether the store is back.
     HalfOpen,
 }
 
-/// What a call may prove about the store.
+/// The kind of a call, which decides what the call proves about the store.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Role {
     /// A claim through the closed circuit.
     Claim,
     /// The one claim that a half-open circuit lets through.
     Probe,
-    /// A renewal, completion or release: never held back, so its success says nothing that a claim could rely on.
+    /// A renewal, completion or release. It is never held back, so its success says nothing that a claim could rely on.
     Settlement,
 }
 
-/// The right to make one call, to be given back as succeeded, failed or abandoned.
+/// The right to make one call. Its end is reported as succeeded, failed or abandoned.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Ticket {
+pub(super) struct Permit {
     pub(super) role: Role,
-    /// Which of the circuit's states it was written in: what comes of it later is no longer news.
+    /// The circuit's state when the permit was given. The end of a call of an earlier state is ignored.
     pub(super) epoch: u64,
 }
 
-/// What the operator is told.
+/// A transition that is reported to the operator.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Change {
+pub(super) enum Transition {
     Opened { failures: u32, cool_down: Duration },
     Reopened { cool_down: Duration },
     Probing,
@@ -59,7 +59,7 @@ enum State {
     Open {
         until: Instant,
     },
-    /// A probe that never ends must not end the receiver: from `until` on there may be another.
+    /// A probe that never ends must not stop the receiver: from `until` on there may be another.
     HalfOpen {
         until: Instant,
     },
@@ -70,7 +70,7 @@ pub(super) struct Circuit {
     policy: Policy,
     state: State,
     epoch: u64,
-    /// Cool-downs since it was last closed.
+    /// Cool-downs since the circuit was last closed.
     cool_downs: u32,
 }
 
@@ -91,13 +91,13 @@ impl Circuit {
         self.epoch
     }
 
-    /// Closed, and without a failure to forget.
-    pub(super) fn is_calm(&self) -> bool {
+    /// Whether the circuit is closed and no call has failed since the last success.
+    pub(super) fn is_healthy(&self) -> bool {
         matches!(self.state, State::Closed { failures: 0 })
     }
 
-    /// Whether a claim may pass, and as what.
-    pub(super) fn admit(&mut self, now: Instant) -> Option<Ticket> {
+    /// Permits a claim, or refuses it.
+    pub(super) fn admit(&mut self, now: Instant) -> Option<Permit> {
         let role = match self.state {
             State::Closed { .. } => Role::Claim,
             State::Open { until } | State::HalfOpen { until } if until <= now => {
@@ -106,46 +106,47 @@ impl Circuit {
             }
             State::Open { .. } | State::HalfOpen { .. } => return None,
         };
-        Some(Ticket { role, epoch: self.epoch })
+        Some(Permit { role, epoch: self.epoch })
     }
 
-    /// The store answered. A probe closes the circuit however late: it was sent after the failures.
-    pub(super) fn succeeded(&mut self, ticket: Ticket) -> Option<Change> {
-        match (ticket.role, &mut self.state) {
-            (Role::Claim, State::Closed { failures }) if ticket.epoch == self.epoch => *failures = 0,
+    /// Notes that the store answered. A probe closes the circuit however late it is: it was sent after the failures.
+    pub(super) fn succeeded(&mut self, permit: Permit) -> Option<Transition> {
+        match (permit.role, &mut self.state) {
+            (Role::Claim, State::Closed { failures }) if permit.epoch == self.epoch => *failures = 0,
             (Role::Probe, State::Open { .. } | State::HalfOpen { .. }) => {
                 self.cool_downs = 0;
                 self.enter(State::Closed { failures: 0 });
-                return Some(Change::Closed);
+                return Some(Transition::Closed);
             }
             _ => {}
         }
         None
     }
 
-    /// The store failed, or did not answer. `chance`, in `[0, 1)`, keeps instances from coming back all at once.
-    pub(super) fn failed(&mut self, ticket: Ticket, now: Instant, chance: f64) -> Option<Change> {
-        if ticket.epoch != self.epoch {
+    /// Notes that the store failed, or did not answer. `chance`, in `[0, 1)`, keeps instances from coming back all at
+    /// once.
+    pub(super) fn failed(&mut self, permit: Permit, now: Instant, chance: f64) -> Option<Transition> {
+        if permit.epoch != self.epoch {
             return None;
         }
-        match (ticket.role, &mut self.state) {
+        match (permit.role, &mut self.state) {
             (Role::Probe, State::HalfOpen { .. }) => {
                 let cool_down = self.open(now, chance);
-                Some(Change::Reopened { cool_down })
+                Some(Transition::Reopened { cool_down })
             }
             (Role::Claim | Role::Settlement, State::Closed { failures }) => {
                 *failures += 1;
                 let failures = *failures;
                 (failures >= self.policy.failures)
-                    .then(|| Change::Opened { failures, cool_down: self.open(now, chance) })
+                    .then(|| Transition::Opened { failures, cool_down: self.open(now, chance) })
             }
             _ => None,
         }
     }
 
-    /// The caller went away before the store could answer, which proves nothing: the next one may be the probe.
-    pub(super) fn abandoned(&mut self, ticket: Ticket, now: Instant) {
-        if ticket.role == Role::Probe && ticket.epoch == self.epoch {
+    /// Notes that the caller left before the store could answer, which proves nothing: the next claim may be the probe.
+    pub(super) fn abandoned(&mut self, permit: Permit, now: Instant) {
+        if permit.role == Role::Probe && permit.epoch == self.epoch {
             self.enter(State::Open { until: now });
         }
     }

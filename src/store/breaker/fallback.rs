@@ -1,3 +1,5 @@
+//! The decisions about claims while the store is away.
+
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -5,87 +7,83 @@ use std::time::Instant;
 
 use tokio::sync::watch;
 
-use super::conflict::{Conflict, OnConflict};
-use super::journal::{Journal, Record};
-use super::recent::Recent;
+use super::journal::{Completed, Conflict, Journal, OnConflict};
+use super::store_claims::StoreClaims;
 use crate::store::{Claim, ClaimRequest, ClaimToken, Completion, Hold, StoreError, StoreErrorKind};
 use crate::{EventKey, telemetry};
 
-/// What decides claims while the store is away, in this process's memory. One lock, never held across an await.
+/// Decides claims in this process's memory while the store is away. Its lock is never held across an await.
 pub(super) struct Fallback {
-    books: Mutex<Books>,
+    claims: Mutex<Claims>,
     capacity: usize,
     on_conflict: Option<OnConflict>,
-    /// How much of the journal is done and not yet in the store.
-    unreconciled: watch::Sender<usize>,
-    claims: AtomicU64,
+    /// The number of completions that the store does not have yet.
+    pub(super) unreconciled: watch::Sender<usize>,
+    given: AtomicU64,
     conflicts: AtomicU64,
 }
 
 #[derive(Default)]
-struct Books {
+struct Claims {
     journal: Journal,
-    recent: Recent,
-    /// Somebody has been refused for want of room, and nobody admitted since.
+    of_store: StoreClaims,
+    /// Whether the last claim was refused for want of room.
     is_full: bool,
     is_reconciling: bool,
 }
 
-/// Where a claim that is to be renewed or released lives.
-pub(super) enum Home {
-    /// Here, and this is the answer.
-    Here(Hold),
-    /// In the store. Whether it is taken for held when that cannot be asked.
+/// Where a claim that is renewed or released was given.
+pub(super) enum GivenBy {
+    /// The fallback gave it, and answers this.
+    Fallback(Hold),
+    /// The store gave it. `is_held` says whether to take it for held if the store cannot be asked.
     Store { is_held: bool },
 }
 
 impl Fallback {
     pub(super) fn new(capacity: usize, on_conflict: Option<OnConflict>) -> Self {
         Self {
-            books: Mutex::default(),
+            claims: Mutex::default(),
             capacity,
             on_conflict,
             unreconciled: watch::Sender::new(0),
-            claims: AtomicU64::new(0),
+            given: AtomicU64::new(0),
             conflicts: AtomicU64::new(0),
         }
     }
 
-    /// How often a claim was given here.
-    pub(super) fn claims(&self) -> u64 {
-        self.claims.load(Ordering::Relaxed)
+    /// The number of claims that the fallback has given.
+    pub(super) fn given(&self) -> u64 {
+        self.given.load(Ordering::Relaxed)
     }
 
     pub(super) fn conflicts(&self) -> u64 {
         self.conflicts.load(Ordering::Relaxed)
     }
 
-    pub(super) fn unreconciled(&self) -> &watch::Sender<usize> {
-        &self.unreconciled
+    /// Answers a claim that the store cannot answer better: of an event that runs here, or was completed here and is
+    /// not confirmed.
+    pub(super) fn known_only_here(&self, request: &ClaimRequest<'_>, now: Instant) -> Option<Claim> {
+        let mut claims = self.lock();
+        claims.journal.claim(request, now).or_else(|| claims.of_store.known_only_here(request, now))
     }
 
-    /// What the store cannot know better: an event that runs here, or whose work is done here and not yet confirmed there.
-    pub(super) fn known(&self, request: &ClaimRequest<'_>, now: Instant) -> Option<Claim> {
-        let mut books = self.lock();
-        books.journal.claim(request, now).or_else(|| books.recent.at_work(request, now))
-    }
-
-    /// Decides a claim without the store. It is in doubt if the store may have given it, too.
+    /// Decides a claim without the store. `in_doubt` says that the store may have given it, too.
     pub(super) fn claim(&self, request: &ClaimRequest<'_>, in_doubt: bool, now: Instant) -> Result<Claim, StoreError> {
-        let mut books = self.lock();
-        if let Some(claim) = books.journal.claim(request, now).or_else(|| books.recent.claim(request, now)) {
+        let mut claims = self.lock();
+        if let Some(claim) = claims.journal.claim(request, now).or_else(|| claims.of_store.claim(request, now)) {
             return Ok(claim);
         }
-        books.recent.overtaken(request.key);
-        let has_room = books.journal.contains(request.key) || books.make_room(self.capacity, now);
-        let fills_up = !has_room && !books.is_full;
-        books.is_full = !has_room;
+        claims.of_store.remove(request.key);
+        let has_room = claims.journal.contains(request.key) || claims.make_room(self.capacity, now);
+        let fills_up = !has_room && !claims.is_full;
+        claims.is_full = !has_room;
         if has_room {
-            books.journal.insert(request, in_doubt, now);
+            claims.journal.insert(request, in_doubt, now);
         }
-        drop(books);
+        drop(claims);
         if has_room {
-            self.claims.fetch_add(1, Ordering::Relaxed);
+            self.given.fetch_add(1, Ordering::Relaxed);
             telemetry::fallback_claimed(request.key);
             return Ok(Claim::Fresh { attempt: None });
         }
@@ -95,126 +93,122 @@ impl Fallback {
         Err(StoreError::new(StoreErrorKind::Full))
     }
 
-    /// The store has given a claim. `Some` when the event was claimed here while the store was making up its mind: that
-    /// answer stands, and the store's claim is to be given back.
-    pub(super) fn took(&self, request: &ClaimRequest<'_>, now: Instant) -> Option<Claim> {
-        let mut books = self.lock();
-        let here = books.journal.claim(request, now);
+    /// Adds a claim that the store has given. If the event was claimed here while the store was deciding, that answer
+    /// stands and is returned: the store's claim has to be released.
+    pub(super) fn add_of_store(&self, request: &ClaimRequest<'_>, now: Instant) -> Option<Claim> {
+        let mut claims = self.lock();
+        let here = claims.journal.claim(request, now);
         if here.is_none() {
-            books.journal.overtaken(request.key);
-            // A claim that runs is remembered whether there is room or not; there are not many.
-            books.make_room(self.capacity, now);
-            books.recent.took(request, now);
+            claims.journal.forget_lapsed(request.key);
+            // A running claim is remembered whether there is room or not; there are not many.
+            claims.make_room(self.capacity, now);
+            claims.of_store.insert_running(request, now);
         }
         here
     }
 
-    pub(super) fn renew(&self, claim: &ClaimRequest<'_>, now: Instant) -> Home {
-        let mut books = self.lock();
-        match books.journal.renew(claim, now) {
-            Some(hold) => Home::Here(hold),
-            None => Home::Store { is_held: books.recent.renew(claim, now) },
+    pub(super) fn renew(&self, claim: &ClaimRequest<'_>, now: Instant) -> GivenBy {
+        let mut claims = self.lock();
+        match claims.journal.renew(claim, now) {
+            Some(hold) => GivenBy::Fallback(hold),
+            None => GivenBy::Store { is_held: claims.of_store.renew(claim, now) },
         }
     }
 
-    /// `None` if it is the store's to say.
+    /// Completes a claim that the fallback gave; `None`, if the store has to answer.
     pub(super) fn complete(&self, claim: &ClaimRequest<'_>, completion: &Completion<'_>, now: Instant) -> Option<Hold> {
-        let mut books = self.lock();
-        let hold = books.journal.complete(claim, completion, now);
+        let mut claims = self.lock();
+        let hold = claims.journal.complete(claim, completion, now);
         match hold {
-            Some(_) => self.count(&books),
+            Some(_) => self.count(&claims),
             None => {
-                books.recent.complete(claim, completion, now);
-                books.recent.trim(self.capacity);
+                claims.of_store.complete(claim, completion, now);
+                claims.of_store.trim(self.capacity);
             }
         }
         hold
     }
 
-    pub(super) fn release(&self, key: &EventKey, token: ClaimToken, now: Instant) -> Home {
-        let mut books = self.lock();
-        match books.journal.release(key, token, now) {
-            Some((_, true)) => Home::Store { is_held: true },
-            Some((hold, false)) => Home::Here(hold),
+    pub(super) fn release(&self, claim: &ClaimRequest<'_>, now: Instant) -> GivenBy {
+        let mut claims = self.lock();
+        match claims.journal.release(claim, now) {
+            Some((_, true)) => GivenBy::Store { is_held: true },
+            Some((hold, false)) => GivenBy::Fallback(hold),
             None => {
-                books.recent.forget(key, token);
-                Home::Store { is_held: false }
+                claims.of_store.forget(claim.key, claim.token);
+                GivenBy::Store { is_held: false }
             }
         }
     }
 
-    /// What the store said to a completion.
+    /// Notes the store's answer to a completion.
     pub(super) fn completed(&self, key: &EventKey, token: ClaimToken, hold: Hold) {
-        let mut books = self.lock();
+        let mut claims = self.lock();
         match hold {
-            Hold::Held => books.recent.confirm(key, token),
-            Hold::Lost => books.recent.forget(key, token),
+            Hold::Held => claims.of_store.confirm(key, token),
+            Hold::Lost => claims.of_store.forget(key, token),
         }
-        books.recent.trim(self.capacity);
+        claims.of_store.trim(self.capacity);
     }
 
-    /// The store refused a renewal.
+    /// Notes that the store refused a renewal.
     pub(super) fn lost(&self, key: &EventKey, token: ClaimToken) {
-        self.lock().recent.lost(key, token);
+        self.lock().of_store.forget_running(key, token);
     }
 
-    /// Whether there is something to tell the store, and nobody who does.
+    /// Returns whether to start a task that reconciles: there are completions for the store, and no such task.
     pub(super) fn begin_reconciling(&self) -> bool {
-        let mut books = self.lock();
-        let begin = books.journal.done() > 0 && !books.is_reconciling;
-        books.is_reconciling |= begin;
+        let mut claims = self.lock();
+        let begin = claims.journal.done() > 0 && !claims.is_reconciling;
+        claims.is_reconciling |= begin;
         begin
     }
 
-    /// Whether there is nothing left to tell, and whoever told has stopped.
+    /// Returns whether the task is to end: the store has all completions.
     pub(super) fn end_reconciling(&self) -> bool {
-        let mut books = self.lock();
-        books.is_reconciling = books.journal.done() > 0;
-        !books.is_reconciling
+        let mut claims = self.lock();
+        claims.is_reconciling = claims.journal.done() > 0;
+        !claims.is_reconciling
     }
 
     pub(super) fn stop_reconciling(&self) {
         self.lock().is_reconciling = false;
     }
 
-    pub(super) fn batch(&self, from: u64, size: usize, now: Instant) -> Vec<(u64, Arc<Record>)> {
-        let mut books = self.lock();
-        let batch = books.journal.batch(from, size, now);
-        self.count(&books);
+    pub(super) fn batch(&self, from: u64, size: usize, now: Instant) -> Vec<(u64, Arc<Completed>)> {
+        let mut claims = self.lock();
+        let batch = claims.journal.batch(from, size, now);
+        self.count(&claims);
         batch
     }
 
-    /// The store knows of it now.
-    pub(super) fn transferred(&self, number: u64, record: &Record) {
-        self.close(number, record);
-    }
-
-    /// The store knows otherwise, and that stands.
-    pub(super) fn conflicted(&self, number: u64, record: &Record, conflict: &Conflict) {
-        if !self.close(number, record) {
-            self.tell(conflict);
+    /// Notes that the store has another record of the event, which stands.
+    pub(super) fn conflicted(&self, number: u64, completed: &Completed, conflict: &Conflict) {
+        if !self.transferred(number, completed) {
+            self.report(conflict);
         }
     }
 
-    /// Somebody holds it in the store, which may be a claim that nobody is going to settle: it is told once it has outlived
-    /// a lease, and the journal keeps the event until there is an end.
-    pub(super) fn in_flight_elsewhere(&self, record: &Record, conflict: &Conflict, now: Instant) {
-        let tell = self.lock().journal.in_flight_elsewhere(record, now);
-        if tell {
-            self.tell(conflict);
+    /// Notes that another claim holds the event in the store. Its holder may be gone: the conflict is reported once the
+    /// claim has outlived a lease, and the journal keeps the event until the claim ends.
+    pub(super) fn in_flight_elsewhere(&self, completed: &Completed, conflict: &Conflict, now: Instant) {
+        let is_due = self.lock().journal.in_flight_elsewhere(completed, now);
+        if is_due {
+            self.report(conflict);
         }
     }
 
-    fn close(&self, number: u64, record: &Record) -> bool {
-        let mut books = self.lock();
-        let told = books.journal.forget(number);
-        books.recent.insert_done(&record.key, record.token, record.fingerprint(), record.until());
-        books.recent.trim(self.capacity);
-        self.count(&books);
-        told
+    /// Notes that the store knows of the completion now. Returns whether a conflict was reported before.
+    pub(super) fn transferred(&self, number: u64, completed: &Completed) -> bool {
+        let mut claims = self.lock();
+        let was_reported = claims.journal.forget(number);
+        claims.of_store.insert_done(&completed.key, completed.token, completed.fingerprint, completed.until);
+        claims.of_store.trim(self.capacity);
+        self.count(&claims);
+        was_reported
     }
 
-    fn tell(&self, conflict: &Conflict) {
+    fn report(&self, conflict: &Conflict) {
         self.conflicts.fetch_add(1, Ordering::Relaxed);
         telemetry::fallback_conflict(&conflict.key, conflict.token, conflict.found.as_str());
         if let Some(callback) = &self.on_conflict {
@@ -223,21 +217,21 @@ impl Fallback {
         }
     }
 
-    fn count(&self, books: &Books) {
-        let done = books.journal.done();
+    fn count(&self, claims: &Claims) {
+        let done = claims.journal.done();
         self.unreconciled.send_if_modified(|count| std::mem::replace(count, done) != done);
     }
 
-    fn lock(&self) -> MutexGuard<'_, Books> {
-        self.books.lock().unwrap_or_else(PoisonError::into_inner)
+    fn lock(&self) -> MutexGuard<'_, Claims> {
+        self.claims.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl Books {
-    /// Whether there is room for one more. What can go is what the store knows to be done.
+impl Claims {
+    /// Returns whether there is room for one more. Only events that the store knows as completed make room.
     fn make_room(&mut self, capacity: usize, now: Instant) -> bool {
-        while self.journal.len() + self.recent.len() >= capacity {
-            if !self.recent.evict(now) {
+        while self.journal.len() + self.of_store.len() >= capacity {
+            if !self.of_store.evict(now) {
                 return false;
             }
         }

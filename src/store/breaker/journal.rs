@@ -1,23 +1,26 @@
+//! The events that were claimed or completed while the store was away.
+
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use crate::EventKey;
 use crate::clock::LONGEST;
+use crate::store::record::{self, Record, State, Verb};
 use crate::store::{Claim, ClaimRequest, ClaimToken, Completion, Fingerprint, Hold};
 
-/// A retention that is just over is still one that stores accept.
+/// The retention of a completion whose time is just over: stores accept no zero.
 const SHORTEST: Duration = Duration::from_millis(1);
 
-/// The claims that were made here because the store was away, until it knows of them.
+/// The claims that the fallback gave while the store was away, until the store has their completions.
 ///
-/// What is in here is decided here, also after the store is back: for every verb, `None` means that the journal has nothing
-/// to say about the key.
+/// The journal decides these claims, also after the store is back. Every verb returns `None` for a key that is not in
+/// the journal.
 #[derive(Default)]
 pub(super) struct Journal {
     entries: HashMap<EventKey, Entry>,
-    /// What is done, in the order in which it was.
-    done: BTreeMap<u64, Arc<Record>>,
+    /// The completed events, in the order of their completion.
+    done: BTreeMap<u64, Arc<Completed>>,
     next_number: u64,
 }
 
@@ -30,54 +33,52 @@ struct Running {
     token: ClaimToken,
     fingerprint: Fingerprint,
     lease_end: Instant,
-    /// Whether the store may have given the claim, too.
+    /// Whether the store may have given the same claim.
     in_doubt: bool,
 }
 
 struct Done {
     number: u64,
-    record: Arc<Record>,
-    /// Since when the store has said that somebody else holds it.
+    record: Arc<Completed>,
+    /// Since when the store has answered that another claim holds the event.
     in_flight_since: Option<Instant>,
-    told: bool,
+    is_reported: bool,
 }
 
-/// All that the store is to be told of an event.
+/// A completion that the store does not have yet.
 #[derive(Debug)]
-pub(super) struct Record {
+pub(super) struct Completed {
     pub(super) key: EventKey,
     pub(super) token: ClaimToken,
-    fingerprint: Fingerprint,
+    pub(super) fingerprint: Fingerprint,
     event_type: Option<Box<str>>,
     lease: Duration,
     failed: bool,
     summary: Box<str>,
-    until: Instant,
+    pub(super) until: Instant,
 }
 
 impl Journal {
-    /// Running and done.
     pub(super) fn len(&self) -> usize {
         self.entries.len()
     }
 
+    /// The number of completions that the store does not have.
     pub(super) fn done(&self) -> usize {
         self.done.len()
     }
 
-    /// The answer to a claim of a key that is held or done here.
+    /// Answers a claim of a key that is running or done here.
     pub(super) fn claim(&mut self, request: &ClaimRequest<'_>, now: Instant) -> Option<Claim> {
-        match self.find(request.key, now)? {
-            Entry::Done(done) => Some(Claim::Completed { same_body: done.record.fingerprint == request.fingerprint }),
-            Entry::Running(running) if running.token == request.token => {
-                running.lease_end = end(now, request.lease);
-                Some(Claim::Fresh { attempt: None })
-            }
-            Entry::Running(running) if now < running.lease_end => {
-                Some(Claim::InFlight { same_body: running.fingerprint == request.fingerprint })
-            }
-            Entry::Running(_) => None,
+        let entry = self.find(request.key, now)?;
+        let answer = record::claim(Some(entry.found_by(request, now)));
+        match entry {
+            Entry::Running(running) if running.token == request.token => running.lease_end = end(now, request.lease),
+            // Lapsed.
+            Entry::Running(_) if matches!(answer, Claim::Fresh { .. }) => return None,
+            _ => {}
         }
+        Some(answer)
     }
 
     pub(super) fn contains(&self, key: &EventKey) -> bool {
@@ -91,50 +92,53 @@ impl Journal {
         self.entries.insert(request.key.clone(), Entry::Running(running));
     }
 
-    /// Forgets a claim that lapsed, now that somebody has the key from the store.
-    pub(super) fn overtaken(&mut self, key: &EventKey) {
+    /// Forgets a claim that lapsed, now that the store has given the key to another one.
+    pub(super) fn forget_lapsed(&mut self, key: &EventKey) {
         if let Some(Entry::Running(_)) = self.entries.get(key) {
             self.entries.remove(key);
         }
     }
 
     pub(super) fn renew(&mut self, claim: &ClaimRequest<'_>, now: Instant) -> Option<Hold> {
-        Some(match self.find(claim.key, now)? {
-            Entry::Running(running) if running.token == claim.token => {
-                running.lease_end = end(now, claim.lease);
-                Hold::Held
-            }
-            _ => Hold::Lost,
-        })
+        let entry = self.find(claim.key, now)?;
+        let (hold, changes) = record::settle(Some(entry.found_by(claim, now)), Verb::Renew);
+        if changes && let Entry::Running(running) = entry {
+            running.lease_end = end(now, claim.lease);
+        }
+        Some(hold)
     }
 
-    pub(super) fn complete(&mut self, claim: &ClaimRequest<'_>, done: &Completion<'_>, now: Instant) -> Option<Hold> {
+    pub(super) fn complete(
+        &mut self,
+        claim: &ClaimRequest<'_>,
+        completion: &Completion<'_>,
+        now: Instant,
+    ) -> Option<Hold> {
         let number = self.next_number;
         let entry = self.find(claim.key, now)?;
-        let fingerprint = match entry {
-            Entry::Running(running) if running.token == claim.token => running.fingerprint,
-            Entry::Done(done) if done.record.token == claim.token => return Some(Hold::Held),
-            _ => return Some(Hold::Lost),
-        };
-        let record = Arc::new(Record::new(&claim.fingerprint(fingerprint), done, now));
-        *entry = Entry::Done(Done { number, record: record.clone(), in_flight_since: None, told: false });
-        self.done.insert(number, record);
-        self.next_number += 1;
-        Some(Hold::Held)
+        let (hold, changes) = record::settle(Some(entry.found_by(claim, now)), Verb::Complete);
+        if changes && let Entry::Running(running) = entry {
+            let record = Arc::new(Completed::new(&claim.fingerprint(running.fingerprint), completion, now));
+            *entry = Entry::Done(Done { number, record: record.clone(), in_flight_since: None, is_reported: false });
+            self.done.insert(number, record);
+            self.next_number += 1;
+        }
+        Some(hold)
     }
 
-    /// With whether the store has to be asked, too.
-    pub(super) fn release(&mut self, key: &EventKey, token: ClaimToken, now: Instant) -> Option<(Hold, bool)> {
-        let in_doubt = match self.find(key, now)? {
-            Entry::Running(running) if running.token == token => running.in_doubt,
-            _ => return Some((Hold::Lost, false)),
-        };
-        self.entries.remove(key);
-        Some((Hold::Held, in_doubt))
+    /// Releases a claim. Also returns whether the store has to be asked, because it may have given the same claim.
+    pub(super) fn release(&mut self, claim: &ClaimRequest<'_>, now: Instant) -> Option<(Hold, bool)> {
+        let entry = self.find(claim.key, now)?;
+        let (hold, changes) = record::settle(Some(entry.found_by(claim, now)), Verb::Release);
+        let in_doubt = changes && matches!(entry, Entry::Running(Running { in_doubt: true, .. }));
+        if changes {
+            self.entries.remove(claim.key);
+        }
+        Some((hold, in_doubt))
     }
 
-    /// What the store is to be told next, from this number on. What its retention no longer covers is forgotten.
-    pub(super) fn batch(&mut self, from: u64, size: usize, now: Instant) -> Vec<(u64, Arc<Record>)> {
+    /// Returns the next completions for the store, from this number on. Forgets those whose retention is over.
+    pub(super) fn batch(&mut self, from: u64, size: usize, now: Instant) -> Vec<(u64, Arc<Completed>)> {
         while let Some((&number, record)) = self.done.range(from..).take(size).find(|(_, record)| record.until <= now) {
             self.entries.remove(&record.key);
             self.done.remove(&number);
@@ -142,19 +146,21 @@ impl Journal {
         self.done.range(from..).take(size).map(|(number, record)| (*number, record.clone())).collect()
     }
 
-    /// The store has it, or has something else that stands. Whether the operator knows of somebody else already.
+    /// Forgets a completion: the store has it, or another record that stands. Returns whether a conflict was reported
+    /// before.
     pub(super) fn forget(&mut self, number: u64) -> bool {
         let entry = self.done.remove(&number).and_then(|record| self.entries.remove(&record.key));
-        matches!(entry, Some(Entry::Done(Done { told: true, .. })))
+        matches!(entry, Some(Entry::Done(Done { is_reported: true, .. })))
     }
 
-    /// Somebody holds it in the store. Whether that has outlived a lease, and is to be told.
-    pub(super) fn in_flight_elsewhere(&mut self, record: &Record, now: Instant) -> bool {
+    /// Notes that another claim holds the event in the store. Returns whether it has for longer than a lease, and is to
+    /// be reported.
+    pub(super) fn in_flight_elsewhere(&mut self, record: &Completed, now: Instant) -> bool {
         let Some(Entry::Done(done)) = self.entries.get_mut(&record.key) else { return false };
         let since = *done.in_flight_since.get_or_insert(now);
-        let tell = !done.told && now.saturating_duration_since(since) > record.lease;
-        done.told |= tell;
-        tell
+        let is_due = !done.is_reported && now.saturating_duration_since(since) > record.lease;
+        done.is_reported |= is_due;
+        is_due
     }
 
     /// The entry, unless its retention is over.
@@ -169,7 +175,24 @@ impl Journal {
     }
 }
 
-impl Record {
+impl Entry {
+    /// The entry as the caller of a verb finds it.
+    fn found_by(&self, claim: &ClaimRequest<'_>, now: Instant) -> Record {
+        let (state, token, fingerprint, until) = match self {
+            Self::Running(running) => (State::Running, running.token, running.fingerprint, running.lease_end),
+            Self::Done(Done { record, .. }) => (State::Completed, record.token, record.fingerprint, record.until),
+        };
+        Record {
+            state,
+            is_queued: false,
+            is_own: token == claim.token,
+            same_body: fingerprint == claim.fingerprint,
+            has_lapsed: until <= now,
+        }
+    }
+}
+
+impl Completed {
     fn new(claim: &ClaimRequest<'_>, done: &Completion<'_>, now: Instant) -> Self {
         Self {
             key: claim.key.clone(),
@@ -183,14 +206,14 @@ impl Record {
         }
     }
 
-    /// The claim as it would have been made.
+    /// The claim as the store would have been asked for it.
     pub(super) fn request(&self) -> ClaimRequest<'_> {
         ClaimRequest::new(&self.key, self.token, self.lease)
             .fingerprint(self.fingerprint)
             .event_type(self.event_type.as_deref())
     }
 
-    /// The completion, for what is left of its retention.
+    /// The completion, for the rest of its retention.
     pub(super) fn completion(&self, now: Instant) -> Completion<'_> {
         let retention = self.until.saturating_duration_since(now).max(SHORTEST);
         match self.failed {
@@ -198,17 +221,50 @@ impl Record {
             false => Completion::succeeded(&self.summary, retention),
         }
     }
-
-    pub(super) fn until(&self) -> Instant {
-        self.until
-    }
-
-    pub(super) fn fingerprint(&self) -> Fingerprint {
-        self.fingerprint
-    }
 }
 
-/// The end of a lease or retention that begins now.
+/// Returns the end of a lease or a retention that begins now.
 pub(super) fn end(now: Instant, time: Duration) -> Instant {
     now + time.min(LONGEST)
 }
+
+/// An event that was completed on the fallback while the store was away, and of which the store has another record: two
+/// instances have run it, or are about to. The store's record stays as it is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Conflict {
+    /// The event.
+    pub key: EventKey,
+    /// The claim under which it was completed on the fallback.
+    pub token: ClaimToken,
+    /// The record that the store has instead.
+    pub found: FoundInStore,
+    /// Whether that record's body has the same fingerprint.
+    pub same_body: bool,
+}
+
+/// The record that the store has of an event that was completed without it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum FoundInStore {
+    /// Another claim completed it.
+    Completed,
+    /// It is queued, and will be worked on.
+    Accepted,
+    /// Another claim holds it, and has for longer than a lease: its holder renews it.
+    InFlight,
+}
+
+impl FoundInStore {
+    /// The stable, lower-case name.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Completed => "completed",
+            Self::Accepted => "accepted",
+            Self::InFlight => "in_flight",
+        }
+    }
+}
+
+pub(super) type OnConflict = Arc<dyn Fn(&Conflict) + Send + Sync>;

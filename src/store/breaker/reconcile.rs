@@ -1,3 +1,5 @@
+//! Sends the store the completions that were made without it.
+
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -5,23 +7,22 @@ use tokio::runtime::Handle;
 use tokio::task::JoinSet;
 
 use super::circuit::CircuitState;
-use super::conflict::{Conflict, FoundInStore};
 use super::fallback::Fallback;
-use super::journal::Record;
+use super::journal::{Completed, Conflict, FoundInStore};
 use super::store::Shared;
 use crate::store::{Claim, Hold, StoreError};
 use crate::telemetry;
 
-/// How many events are told at once: enough for a store that groups its commits, and few enough to leave it room.
+/// How many completions are sent at once: enough for a store that groups its commits, and few enough to leave it room.
 const BATCH: usize = 16;
-/// Of one call. A store that is slow, coming back, is to be given a chance.
+/// The deadline of one call. A store that comes back slowly is to be given a chance.
 const DEADLINE: Duration = Duration::from_secs(2);
-/// Between two passes over what the store did not take.
+/// The pause between two passes over the completions that the store did not take.
 const PAUSE: Duration = Duration::from_secs(1);
 
 impl Shared {
-    /// Starts to tell the store what was done without it, unless that is under way. There is a task as long as there is
-    /// something to tell: its first claim is the probe that finds the store again when nobody else asks.
+    /// Starts the task that sends the store the completions that it does not have, unless the task is running. It runs
+    /// as long as there are any: its first claim is the probe that finds the store again when there are no deliveries.
     pub(super) fn reconcile_in_background(self: &Arc<Self>) {
         let (Some(fallback), Ok(runtime)) = (&self.fallback, Handle::try_current()) else { return };
         if fallback.begin_reconciling() {
@@ -29,11 +30,12 @@ impl Shared {
         }
     }
 
-    /// Tells the store all that there is from a number on, once, or until the circuit opens. What it does not take stays for
-    /// the next time. Returns where to go on then: not with the event that may have opened it.
+    /// Sends the store all completions from a number on, once, or until the circuit opens. Those that the store does
+    /// not take stay for the next time. Returns the number to go on with: not that of the event that may have opened
+    /// the circuit.
     async fn reconcile(self: &Arc<Self>, fallback: &Fallback, mut from: u64) -> u64 {
         loop {
-            let size = if self.switch.state() == CircuitState::Closed { BATCH } else { 1 };
+            let size = if self.circuit.state() == CircuitState::Closed { BATCH } else { 1 };
             let batch = fallback.batch(from, size, self.now());
             let Some((last, _)) = batch.last() else { return 0 };
             let next = last + 1;
@@ -49,18 +51,19 @@ impl Shared {
         }
     }
 
-    /// `None` when the store was not asked. One that fails is no reason not to ask for the next event: it may be about this
-    /// one alone, and if it is not, the circuit opens.
-    async fn transfer(&self, number: u64, record: &Record) -> Option<()> {
-        let (fallback, call) = (self.fallback.as_ref()?, self.switch.admit()?);
+    /// Returns `None` if the store was not asked. A call that fails is no reason not to send the next completion: the
+    /// fault may be about this event alone, and if it is not, the circuit opens.
+    async fn transfer(&self, number: u64, record: &Completed) -> Option<()> {
+        let (fallback, call) = (self.fallback.as_ref()?, self.circuit.admit()?);
         let Ok(claim) = call.watch_within(DEADLINE, self.inner.claim(&record.request())).await else {
             return Some(());
         };
         let conflict = |found, same_body| Conflict { key: record.key.clone(), token: record.token, found, same_body };
         match claim {
-            // Completed also if it is this very completion, whose reply was lost: telling it again tells which.
+            // The event is completed also if it is by this very completion, whose reply was lost: completing again
+            // tells which.
             Claim::Fresh { .. } | Claim::Completed { .. } => match (self.complete_late(record).await, claim) {
-                (Ok(Hold::Held), _) => fallback.transferred(number, record),
+                (Ok(Hold::Held), _) => _ = fallback.transferred(number, record),
                 (Ok(Hold::Lost), Claim::Completed { same_body }) => {
                     fallback.conflicted(number, record, &conflict(FoundInStore::Completed, same_body));
                 }
@@ -76,13 +79,13 @@ impl Shared {
         Some(())
     }
 
-    async fn complete_late(&self, record: &Record) -> Result<Hold, StoreError> {
+    async fn complete_late(&self, record: &Completed) -> Result<Hold, StoreError> {
         let (request, completion) = (record.request(), record.completion(self.now()));
-        self.switch.settle().watch_within(DEADLINE, self.inner.complete(&request, &completion)).await
+        self.circuit.settle().watch_within(DEADLINE, self.inner.complete(&request, &completion)).await
     }
 }
 
-/// The task. Dropped half-way, with its runtime, it leaves its place to the next.
+/// The task. Dropped half-way, with its runtime, it lets another one start.
 struct Reconciling {
     shared: Arc<Shared>,
     ended: bool,
@@ -91,15 +94,15 @@ struct Reconciling {
 impl Reconciling {
     async fn run(mut self) {
         let Some(fallback) = &self.shared.fallback else { return };
-        let (mut from, mut closed) = (0, self.shared.switch.closed());
+        let (mut from, mut closed) = (0, self.shared.circuit.closed());
         loop {
             from = self.shared.reconcile(fallback, from).await;
             if fallback.end_reconciling() {
                 break;
             }
-            // What is claimed here is answered here, so there is no hurry.
+            // The fallback answers claims of these events, so there is no hurry.
             let _ = tokio::time::timeout(PAUSE, closed).await;
-            closed = self.shared.switch.closed();
+            closed = self.shared.circuit.closed();
         }
         self.ended = true;
         telemetry::fallback_reconciled();

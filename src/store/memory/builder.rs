@@ -2,12 +2,12 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::MemoryStore;
-use super::queue::EventQueue;
+use super::events::Events;
 use super::shard::Limits;
+use super::store::MemoryStore;
 use crate::clock::{Clock, SystemClock};
 
-/// What one shard is meant to hold at least: below two of these, one lock serves all.
+/// How many events one shard should have room for at least. A store with less room than two of these has one lock.
 const SHARD_SIZE: usize = 4_096;
 const MAX_SHARDS: usize = 16;
 /// Positions in a shard's log are 32 bits wide and must not meet themselves after wrapping around.
@@ -32,7 +32,7 @@ pub struct MemoryStoreBuilder {
 }
 
 impl MemoryStoreBuilder {
-    pub(super) fn new() -> Self {
+    fn new() -> Self {
         let (min_retention, completed_bodies) = (Duration::from_secs(3600), Duration::MAX);
         Self { capacity: 1_000_000, min_retention, completed_bodies, clock: Arc::new(SystemClock) }
     }
@@ -40,11 +40,11 @@ impl MemoryStoreBuilder {
     /// How many events are remembered, running and completed together; 1,000,000 by default, at about 45 bytes each
     /// once they are there. Zero is taken for one.
     ///
-    /// A [queue](crate::queue::Queue) has room for as many events again, which are kept whole, and for the last sequences of as
-    /// many resources, at about 100 bytes each: choose it by the size of the bodies.
+    /// A [queue](crate::queue::Queue) has room for as many events again, which are kept whole, and for the last
+    /// sequences of as many resources, at about 100 bytes each: choose it by the size of the bodies.
     ///
-    /// Below 8,192 it is exact. Above, it is shared out over up to 16 shards, each with some headroom since keys do
-    /// not spread evenly: what is asked for does fit, and up to a tenth more may.
+    /// Below 8,192 the number is exact. Above, it is shared out over up to 16 shards, each with some headroom since
+    /// keys do not spread evenly: that many events do fit, and up to a tenth more may.
     pub fn capacity(mut self, capacity: usize) -> Self {
         self.capacity = capacity.max(1);
         self
@@ -52,25 +52,29 @@ impl MemoryStoreBuilder {
 
     /// How long a completed event is safe from being evicted when the store is full; one hour by default.
     ///
-    /// It should cover the quick retries of the senders, and twice the scheme's tolerance: an event that is forgotten runs
-    /// again if its sender repeats it, or if somebody replays it while its signature is still accepted. When nothing is old enough to go, new events are refused with
+    /// It should cover the quick retries of the senders, and twice the scheme's tolerance: an event that is forgotten
+    /// runs again if its sender repeats it, or if an attacker replays it while its signature is still accepted. When no
+    /// event is old enough to go, new events are refused with
     /// [`StoreErrorKind::Full`](crate::store::StoreErrorKind::Full), which the sender sees as a 503.
     pub fn min_retention(mut self, min_retention: Duration) -> Self {
         self.min_retention = min_retention;
         self
     }
 
-    /// How long the bodies of an inbox's completed events are kept, so that operators can look at them and requeue them; by
-    /// default as long as the record, at the longest. Afterwards only the record is kept, which still tells duplicates.
+    /// How long the bodies of a queue's completed events are kept, so that operators can look at them and requeue them;
+    /// by default as long as the record, at the longest. Afterwards only the record is kept, which still tells
+    /// duplicates.
     ///
-    /// With zero a body is dropped as soon as its event is completed or discarded. Otherwise it goes with the first call of the
-    /// store after its time: a worker that looks for events is one. Bodies of waiting, running and dead events stay.
+    /// With zero a body is dropped as soon as its event is completed or discarded. Otherwise it goes with the first
+    /// call of the store after its time: a worker that looks for events is one. Bodies of waiting, running and dead
+    /// events stay.
     pub fn keep_completed_bodies(mut self, time: Duration) -> Self {
         self.completed_bodies = time;
         self
     }
 
-    /// Where time comes from. Only [`Clock::monotonic`] is used, and for the times that an inbox shows [`Clock::now`].
+    /// The clock. Leases and retention are by [`Clock::monotonic`], and the times that the queue shows are by
+    /// [`Clock::now`].
     pub fn clock(mut self, clock: impl Clock) -> Self {
         self.clock = Arc::new(clock);
         self
@@ -81,8 +85,15 @@ impl MemoryStoreBuilder {
     pub fn build(self) -> MemoryStore {
         let shards = shard_count(self.capacity);
         let limits = limits(self.capacity, shards, self.min_retention);
-        let queue = EventQueue::new(self.capacity, self.completed_bodies);
+        let queue = Events::new(self.capacity, self.completed_bodies);
         MemoryStore::from_parts(self.clock, self.capacity, shards, limits, queue)
+    }
+}
+
+impl MemoryStore {
+    /// Configures a store with another capacity, retention floor or clock.
+    pub fn builder() -> MemoryStoreBuilder {
+        MemoryStoreBuilder::new()
     }
 }
 
@@ -96,7 +107,7 @@ impl fmt::Debug for MemoryStoreBuilder {
     }
 }
 
-/// A power of two.
+/// Returns a power of two.
 fn shard_count(capacity: usize) -> usize {
     let wanted = (capacity / SHARD_SIZE).clamp(1, MAX_SHARDS);
     1 << wanted.ilog2()

@@ -7,17 +7,16 @@ use hashbrown::HashTable;
 
 use super::hash::KeyHash;
 use super::log::{Log, SEGMENT};
-use super::record::Record;
-use super::ticks::Ticks;
+use super::record::{Record, Ticks};
 
 /// The log of completed records, an index into it, and the reasons of the events that were given up.
 ///
-/// Retentions may differ, so records expire in another order than they came in. One that expired inside the log and is
-/// noticed leaves a hole; the log is rewritten once there is one for every eight records.
+/// Retentions may differ, so records expire in another order than they came in. An expired record that is found inside
+/// the log becomes a hole; the log is rewritten once there is a hole for every eight records.
 #[derive(Debug)]
 pub(super) struct Completed {
     log: Log,
-    /// Position of every record that is not a hole, by its key.
+    /// The position of every record that is not a hole, by its key.
     index: HashTable<u32>,
     failures: HashMap<KeyHash, Box<str>>,
     /// No record expires before this.
@@ -31,12 +30,12 @@ impl Default for Completed {
 }
 
 impl Completed {
-    /// How many records there are, those that expired unnoticed included.
+    /// The number of records, those that expired unnoticed included.
     pub(super) fn len(&self) -> usize {
         self.index.len()
     }
 
-    /// How many records are not expired.
+    /// The number of records that have not expired.
     pub(super) fn remembered(&self, now: Ticks) -> usize {
         if self.first_expiry > now {
             return self.len();
@@ -44,13 +43,13 @@ impl Completed {
         self.log.iter().filter(|(_, record)| !record.has_expired(now)).count()
     }
 
-    /// The record of `key`, unless it is expired.
+    /// The record of `key`, unless it has expired.
     pub(super) fn get(&self, key: &KeyHash, now: Ticks) -> Option<&Record> {
         let record = self.log.get(self.find(key)?);
         (!record.has_expired(now)).then_some(record)
     }
 
-    /// The record of `key`, which makes room for another if it is expired.
+    /// The record of `key`. An expired one is dropped, and makes room for another.
     pub(super) fn recall(&mut self, key: &KeyHash, now: Ticks) -> Option<&Record> {
         let position = self.find(key)?;
         if self.log.get(position).has_expired(now) {
@@ -101,7 +100,7 @@ impl Completed {
 
     /// Drops every expired record, wherever it is, if there can be one.
     ///
-    /// A walk over the whole log, but one that is not repeated before another tick has passed.
+    /// Walks over the whole log, but not again before another tick has passed.
     pub(super) fn drop_all_expired(&mut self, now: Ticks) {
         if self.first_expiry > now {
             return;
@@ -149,7 +148,7 @@ impl Completed {
         self.unlink(&key, position);
     }
 
-    /// Removes what leads to a record.
+    /// Removes a record from the index, and its reason.
     fn unlink(&mut self, key: &KeyHash, position: u32) {
         if let Ok(entry) = self.index.find_entry(key.table(), |&at| at == position) {
             entry.remove();
@@ -208,12 +207,12 @@ mod tests {
     use crate::EventKey;
     use crate::store::ClaimToken;
 
-    struct Shelf {
+    struct Fixture {
         completed: Completed,
         hasher: KeyHasher,
     }
 
-    impl Shelf {
+    impl Fixture {
         fn new() -> Self {
             Self { completed: Completed::default(), hasher: KeyHasher::new() }
         }
@@ -240,87 +239,87 @@ mod tests {
 
     #[test]
     fn records_are_found_across_the_wrap_around() {
-        let mut shelf = Shelf::new();
-        shelf.completed.log = Log::starting_at(u32::MAX - 1_000);
+        let mut fixture = Fixture::new();
+        fixture.completed.log = Log::starting_at(u32::MAX - 1_000);
         for id in 0..3_000 {
-            shelf.complete(id, 0, 10, None);
+            fixture.complete(id, 0, 10, None);
         }
-        assert!((0..3_000).all(|id| shelf.knows(id, 9)));
+        assert!((0..3_000).all(|id| fixture.knows(id, 9)));
 
         for _ in 0..1_500 {
-            assert!(shelf.completed.evict(Ticks::ZERO, seconds(9)));
+            assert!(fixture.completed.evict(Ticks::ZERO, seconds(9)));
         }
-        assert!((0..1_500).all(|id| !shelf.knows(id, 9)));
-        assert!((1_500..3_000).all(|id| shelf.knows(id, 9)));
-        assert_eq!(shelf.completed.len(), 1_500);
+        assert!((0..1_500).all(|id| !fixture.knows(id, 9)));
+        assert!((1_500..3_000).all(|id| fixture.knows(id, 9)));
+        assert_eq!(fixture.completed.len(), 1_500);
     }
 
     #[test]
     fn holes_behind_a_long_lived_head_do_not_pile_up() {
-        let mut shelf = Shelf::new();
-        shelf.complete(0, 0, 1_000_000, None);
+        let mut fixture = Fixture::new();
+        fixture.complete(0, 0, 1_000_000, None);
         for id in 1..20_000 {
             let now = u64::from(id);
-            shelf.complete(id, now, 1, None);
+            fixture.complete(id, now, 1, None);
             if id > 2 {
-                let expired = shelf.key(id - 2);
-                assert!(shelf.completed.recall(&expired, seconds(now)).is_none());
+                let expired = fixture.key(id - 2);
+                assert!(fixture.completed.recall(&expired, seconds(now)).is_none());
             }
         }
-        assert!(shelf.knows(0, 20_000));
-        assert!(shelf.completed.log.len() <= 2 * SEGMENT, "{} records", shelf.completed.log.len());
+        assert!(fixture.knows(0, 20_000));
+        assert!(fixture.completed.log.len() <= 2 * SEGMENT, "{} records", fixture.completed.log.len());
     }
 
     #[test]
     fn expired_records_go_wherever_they_are() {
-        let mut shelf = Shelf::new();
+        let mut fixture = Fixture::new();
         for id in 0..1_000 {
-            shelf.complete(id, 0, if id % 2 == 0 { 100 } else { 5 }, Some("given up"));
+            fixture.complete(id, 0, if id % 2 == 0 { 100 } else { 5 }, Some("given up"));
         }
-        shelf.completed.drop_all_expired(seconds(4));
-        assert_eq!(shelf.completed.len(), 1_000);
+        fixture.completed.drop_all_expired(seconds(4));
+        assert_eq!(fixture.completed.len(), 1_000);
 
-        assert_eq!(shelf.completed.remembered(seconds(5)), 500);
-        shelf.completed.drop_all_expired(seconds(5));
-        assert_eq!((shelf.completed.len(), shelf.completed.failures.len()), (500, 500));
-        assert!((0..1_000).all(|id| shelf.knows(id, 5) == (id % 2 == 0)));
-        assert_eq!(shelf.completed.first_expiry, seconds(100));
+        assert_eq!(fixture.completed.remembered(seconds(5)), 500);
+        fixture.completed.drop_all_expired(seconds(5));
+        assert_eq!((fixture.completed.len(), fixture.completed.failures.len()), (500, 500));
+        assert!((0..1_000).all(|id| fixture.knows(id, 5) == (id % 2 == 0)));
+        assert_eq!(fixture.completed.first_expiry, seconds(100));
     }
 
     #[test]
     fn reasons_go_with_their_records() {
-        let mut shelf = Shelf::new();
-        shelf.complete(1, 0, 5, Some("no such account"));
-        shelf.complete(2, 0, 5, None);
-        assert_eq!(shelf.completed.failure(&shelf.key(1), seconds(0)), Some("no such account"));
-        assert_eq!(shelf.completed.failure(&shelf.key(2), seconds(0)), None);
-        assert_eq!(shelf.completed.failure(&shelf.key(1), seconds(5)), None);
+        let mut fixture = Fixture::new();
+        fixture.complete(1, 0, 5, Some("no such account"));
+        fixture.complete(2, 0, 5, None);
+        assert_eq!(fixture.completed.failure(&fixture.key(1), seconds(0)), Some("no such account"));
+        assert_eq!(fixture.completed.failure(&fixture.key(2), seconds(0)), None);
+        assert_eq!(fixture.completed.failure(&fixture.key(1), seconds(5)), None);
 
-        shelf.completed.drop_expired(2, seconds(5));
-        assert_eq!((shelf.completed.len(), shelf.completed.failures.len()), (0, 0));
+        fixture.completed.drop_expired(2, seconds(5));
+        assert_eq!((fixture.completed.len(), fixture.completed.failures.len()), (0, 0));
     }
 
     #[test]
     fn a_busy_index_does_not_grow() {
-        let mut shelf = Shelf::new();
+        let mut fixture = Fixture::new();
         // Just under the load at which a table of 4,096 buckets has to double.
         for id in 0..3_000 {
-            shelf.complete(id, 0, 100, None);
+            fixture.complete(id, 0, 100, None);
         }
-        let buckets = shelf.completed.index.num_buckets();
+        let buckets = fixture.completed.index.num_buckets();
         for id in 3_000..100_000 {
-            assert!(shelf.completed.evict(Ticks::ZERO, seconds(1)));
-            shelf.complete(id, 0, 100, None);
+            assert!(fixture.completed.evict(Ticks::ZERO, seconds(1)));
+            fixture.complete(id, 0, 100, None);
         }
-        assert_eq!(shelf.completed.index.num_buckets(), buckets);
-        assert!((97_000..100_000).all(|id| shelf.knows(id, 1)));
+        assert_eq!(fixture.completed.index.num_buckets(), buckets);
+        assert!((97_000..100_000).all(|id| fixture.knows(id, 1)));
     }
 
     #[test]
     fn a_record_kept_for_no_time_is_dropped_like_any_other() {
-        let mut shelf = Shelf::new();
-        shelf.complete(1, 0, 0, None);
-        shelf.completed.drop_expired(1, seconds(1));
-        assert_eq!((shelf.completed.len(), shelf.completed.log.len()), (0, 0));
+        let mut fixture = Fixture::new();
+        fixture.complete(1, 0, 0, None);
+        fixture.completed.drop_expired(1, seconds(1));
+        assert_eq!((fixture.completed.len(), fixture.completed.log.len()), (0, 0));
     }
 }

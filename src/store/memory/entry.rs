@@ -1,9 +1,9 @@
-//! One event of an inbox.
+//! One event of the queue.
 
 use std::time::{Duration, SystemTime};
 
-use crate::EventKey;
-use crate::store::queue::{EventState, FailedAttempt, Order, QueuedEvent, StoredRequest};
+use crate::store::queue::{EventState, FailedAttempt, LAPSED, Order, QueuedEvent, StoredRequest};
+use crate::store::record::Record;
 use crate::store::{ClaimRequest, ClaimToken, Fingerprint};
 
 /// Both readings of the store's clock.
@@ -14,7 +14,7 @@ pub(super) struct Now {
     pub(super) wall: SystemTime,
 }
 
-/// An event of the inbox.
+/// An event, and all that the queue knows of it.
 #[derive(Debug)]
 pub(super) struct Entry {
     pub(super) event: QueuedEvent,
@@ -23,28 +23,18 @@ pub(super) struct Entry {
     pub(super) started_at: SystemTime,
     /// Whether a handler was started in the last attempt that its worker permits.
     pub(super) started: bool,
-    /// Whether it was run, and not only discarded.
+    /// Whether the event was run, and not only discarded.
     pub(super) applied: bool,
-    /// While it runs: since when it was due before, by both clocks.
+    /// While it runs: since when it had been due before, by both clocks.
     pub(super) due: (Duration, Option<SystemTime>),
-    /// While it waits: when it is due. While it runs: when its lease ends. Completed: when it is forgotten.
+    /// While it waits: when it is due. While it runs: when its lease ends. Once completed: when it is forgotten.
     pub(super) until: Duration,
-    /// Completed: since when.
+    /// Once completed: since when.
     pub(super) ended: Duration,
 }
 
-/// The record of a completed event, which outlives the event itself.
-#[derive(Debug)]
-pub(super) struct Retired {
-    pub(super) key: EventKey,
-    pub(super) fingerprint: Fingerprint,
-    pub(super) token: ClaimToken,
-    pub(super) completed: Duration,
-    pub(super) expires: Duration,
-}
-
 impl Entry {
-    /// An event that arrives now, and is due at once.
+    /// Creates an event that arrives now, and is due at once.
     pub(super) fn new(claim: &ClaimRequest<'_>, request: &StoredRequest, arrival: u64, now: Now) -> Self {
         let mut event = QueuedEvent::new(claim.key.clone(), arrival, request.received_at);
         event.event_type = claim.event_type.map(Box::from);
@@ -74,7 +64,7 @@ impl Entry {
     /// Leases the event under a new token.
     pub(super) fn lease(&mut self, lease: Duration, now: Now) {
         if self.event.state == EventState::Running {
-            self.failed(crate::store::queue::LAPSED, now);
+            self.failed(LAPSED, now);
         } else {
             self.due = (self.until, self.event.due_at);
         }
@@ -85,7 +75,7 @@ impl Entry {
         self.until = now.elapsed.saturating_add(lease);
     }
 
-    pub(super) fn failed(&mut self, reason: &str, now: Now) {
+    fn failed(&mut self, reason: &str, now: Now) {
         let (started_at, ended_at) = (self.started_at, now.wall);
         self.event.failures.push(FailedAttempt { started_at, ended_at, reason: reason.into() });
     }
@@ -95,22 +85,37 @@ impl Entry {
         (self.ended, self.until) = (now.elapsed, now.elapsed.saturating_add(retention));
     }
 
+    /// Puts the event back where it was, as if it had never been leased.
+    pub(super) fn release(&mut self) {
+        self.event.state = EventState::Waiting;
+        self.event.attempts -= 1;
+        self.started = false;
+        (self.until, self.event.due_at) = self.due;
+    }
+
+    pub(super) fn retry(&mut self, after: Duration, reason: &str, now: Now) {
+        self.failed(reason, now);
+        self.event.state = EventState::Waiting;
+        self.event.due_at = now.wall.checked_add(after);
+        self.until = now.elapsed.saturating_add(after);
+    }
+
     pub(super) fn bury(&mut self, reason: &str, now: Now) {
         self.failed(reason, now);
         self.end(EventState::Dead, reason, now);
     }
 
-    /// Arrives anew, as if it had never been tried.
+    /// Lets the event arrive anew, as if it had never been tried.
     pub(super) fn requeue(&mut self, arrival: u64, now: Now) {
         (self.event.arrival, self.event.state, self.event.attempts) = (arrival, EventState::Waiting, 0);
         (self.started, self.applied) = (false, false);
         (self.event.summary, self.event.processed_at) = (None, None);
-        // A token of its own: the worker that gave the event up must not be taken for the one that puts it back.
+        // The token is new: the worker that gave the event up must not be taken for the one that puts it back.
         self.token = ClaimToken::random();
         (self.event.due_at, self.until) = (Some(now.wall), now.elapsed);
     }
 
-    /// When something of a completed event goes: its body, if that is kept for `bodies` only, or all of it.
+    /// When a completed event loses its body, if bodies are kept for `bodies` only, or is forgotten.
     pub(super) fn next_end(&self, bodies: Duration) -> Duration {
         match self.event.request {
             Some(_) => self.until.min(self.ended.saturating_add(bodies)),
@@ -118,13 +123,14 @@ impl Entry {
         }
     }
 
-    pub(super) fn retired(&self) -> Retired {
-        Retired {
-            key: self.event.key.clone(),
-            fingerprint: self.fingerprint,
-            token: self.token,
-            completed: self.ended,
-            expires: self.until,
+    /// The event as the caller of a verb finds it.
+    pub(super) fn found_by(&self, claim: &ClaimRequest<'_>) -> Record {
+        Record {
+            state: self.event.state.into(),
+            is_queued: true,
+            is_own: self.token == claim.token,
+            same_body: self.fingerprint == claim.fingerprint,
+            has_lapsed: false,
         }
     }
 

@@ -1,4 +1,4 @@
-//! What a key is remembered as.
+//! The hashes by which keys and bodies are remembered.
 
 use std::hash::{BuildHasher, Hasher, RandomState};
 
@@ -14,7 +14,7 @@ use crate::store::Fingerprint;
 pub(super) struct KeyHash([u8; 16]);
 
 impl KeyHash {
-    /// The half that picks the place in a table.
+    /// The half that picks the slot in a table.
     pub(super) fn table(&self) -> u64 {
         self.half(0)
     }
@@ -31,7 +31,7 @@ impl KeyHash {
     }
 }
 
-/// The keys that a store hashes under.
+/// The secret keys under which a store hashes.
 pub(super) struct KeyHasher {
     state: RandomState,
     seed: u64,
@@ -45,13 +45,14 @@ impl KeyHasher {
         Self { state, seed, multiplier }
     }
 
-    /// One half is a pseudo-random function of the key, so that nobody can make keys collide; the other makes accidents
-    /// as unlikely as 128 bits do, and is three times faster than a second one would be.
+    /// Hashes a key. One half is a pseudo-random function of the key, so that no attacker can make keys collide; the
+    /// other makes accidents as unlikely as 128 bits do, and is three times faster than a second such function would
+    /// be.
     pub(super) fn hash(&self, key: &EventKey) -> KeyHash {
         self.hash_text(key.as_str())
     }
 
-    /// As [`hash`](Self::hash), of any text.
+    /// Hashes any text, as [`hash`](Self::hash) does.
     pub(super) fn hash_text(&self, text: &str) -> KeyHash {
         let text = text.as_bytes();
         let mut hasher = self.state.build_hasher();
@@ -64,8 +65,8 @@ impl KeyHasher {
         KeyHash(bytes)
     }
 
-    /// The part of a fingerprint that is kept. Two that differ are told apart but for 1 in 2³¹ stores, and nobody can tell
-    /// in advance in which: the replay guard's fingerprints are of ids that an attacker picks.
+    /// Shortens a fingerprint. Two that differ are told apart but for 1 in 2³¹ stores, and an attacker cannot tell in
+    /// advance in which: the replay guard's fingerprints are of ids that an attacker picks.
     pub(super) fn short(&self, fingerprint: Fingerprint) -> u32 {
         (fingerprint.as_u64().wrapping_mul(self.multiplier) >> 32) as u32
     }

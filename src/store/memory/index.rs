@@ -1,38 +1,37 @@
-//! By what the events of an inbox are found.
+//! The indexes by which the events of the queue are found.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use super::entry::{Entry, Now};
-use super::leasable::{Leasable, Place};
-use super::line::Lines;
-use super::waiting::Waiting;
+use super::leasable::{Leasable, Position};
+use super::orders::Orders;
 use crate::EventKey;
 use crate::store::queue::EventState;
 
-/// What depends on the states of events. An entry is taken out before it changes and put in afterwards.
+/// Everything that depends on the states of events. An entry is removed before it changes and inserted afterwards.
 #[derive(Debug)]
 pub(super) struct Index {
     pub(super) arrivals: BTreeMap<u64, EventKey>,
-    pub(super) lines: Lines,
+    pub(super) orders: Orders,
     pub(super) waiting: Waiting,
-    /// Waiting events that are first in their line, and running ones.
+    /// Waiting events that are the first of their order, and running ones.
     pub(super) leasable: Leasable,
     pub(super) running: usize,
     pub(super) dead: usize,
     /// Completed events, by when they were completed.
-    completed: BTreeSet<Place>,
-    /// Completed events, by when something of them goes.
-    ends: BTreeSet<Place>,
+    completed: BTreeSet<Position>,
+    /// Completed events, by when they lose their body or are forgotten.
+    ends: BTreeSet<Position>,
     /// For how long the bodies of completed events are kept.
     bodies: Duration,
 }
 
 impl Index {
-    pub(super) fn new(marks: usize, bodies: Duration) -> Self {
+    pub(super) fn new(sequences: usize, bodies: Duration) -> Self {
         Self {
             arrivals: BTreeMap::new(),
-            lines: Lines::new(marks),
+            orders: Orders::new(sequences),
             waiting: Waiting::default(),
             leasable: Leasable::default(),
             running: 0,
@@ -43,7 +42,7 @@ impl Index {
         }
     }
 
-    pub(super) fn put(&mut self, entry: &Entry, now: Now) {
+    pub(super) fn insert(&mut self, entry: &Entry, now: Now) {
         let arrival = entry.event.arrival;
         match entry.event.state {
             EventState::Waiting => self.waiting.insert(entry, now),
@@ -57,7 +56,7 @@ impl Index {
         self.offer(entry);
     }
 
-    pub(super) fn take(&mut self, entry: &Entry) {
+    pub(super) fn remove(&mut self, entry: &Entry) {
         let arrival = entry.event.arrival;
         match entry.event.state {
             EventState::Waiting => self.waiting.remove(entry),
@@ -71,16 +70,16 @@ impl Index {
         self.leasable.remove(entry.event.key.endpoint(), &entry.event.event_type, (entry.until, arrival));
     }
 
-    /// Puts an event among those that may be leased, if it may.
+    /// Makes an event leasable, if it may be leased.
     pub(super) fn offer(&mut self, entry: &Entry) {
         let arrival = entry.event.arrival;
         let is_open = matches!(entry.event.state, EventState::Waiting | EventState::Running);
-        if is_open && entry.order().is_none_or(|order| self.lines.is_first(&order.key, arrival)) {
+        if is_open && entry.order().is_none_or(|order| self.orders.is_first(&order.key, arrival)) {
             self.leasable.insert(entry.event.key.endpoint(), &entry.event.event_type, (entry.until, arrival));
         }
     }
 
-    /// How many events are completed.
+    /// The number of completed events.
     pub(super) fn completed(&self) -> usize {
         self.completed.len()
     }
@@ -90,9 +89,52 @@ impl Index {
         self.completed.first().and_then(|(_, arrival)| self.arrivals.get(arrival))
     }
 
-    /// A completed event of which something goes now.
+    /// A completed event that loses its body or is forgotten now.
     pub(super) fn ended(&self, now: Now) -> Option<&EventKey> {
         let (at, arrival) = self.ends.first()?;
         (*at <= now.elapsed).then(|| self.arrivals.get(arrival)).flatten()
+    }
+}
+
+/// Waiting events, so that they are counted, and the oldest one that is due is found, without a walk over all of them.
+#[derive(Debug, Default)]
+pub(super) struct Waiting {
+    /// Events that were due when they were last looked at, by when they were received.
+    due: BTreeSet<(SystemTime, u64)>,
+    /// The other events, by when they are due, with when they were received.
+    later: BTreeMap<(Duration, u64), SystemTime>,
+}
+
+impl Waiting {
+    pub(super) fn len(&self) -> usize {
+        self.due.len() + self.later.len()
+    }
+
+    pub(super) fn insert(&mut self, entry: &Entry, now: Now) {
+        let (received, arrival) = (entry.event.received_at, entry.event.arrival);
+        if entry.until <= now.elapsed {
+            self.due.insert((received, arrival));
+        } else {
+            self.later.insert((entry.until, arrival), received);
+        }
+    }
+
+    pub(super) fn remove(&mut self, entry: &Entry) {
+        let arrival = entry.event.arrival;
+        if !self.due.remove(&(entry.event.received_at, arrival)) {
+            self.later.remove(&(entry.until, arrival));
+        }
+    }
+
+    /// Returns for how long the oldest event that is due has been waiting, since it was received.
+    pub(super) fn oldest(&mut self, now: Now) -> Option<Duration> {
+        while let Some(next) = self.later.first_entry()
+            && next.key().0 <= now.elapsed
+        {
+            let ((_, arrival), received) = next.remove_entry();
+            self.due.insert((received, arrival));
+        }
+        let (received, _) = self.due.first()?;
+        Some(now.wall.duration_since(*received).unwrap_or_default())
     }
 }

@@ -8,43 +8,43 @@ use std::time::Duration;
 use crate::store::queue::{KindRooms, LeaseRequest};
 
 /// When an event is due, or when its lease ends, and its number in the order of arrival.
-pub(super) type Place = (Duration, u64);
+pub(super) type Position = (Duration, u64);
 
 /// The type of an event, as [`QueuedEvent`](crate::queue::QueuedEvent) has it.
 type EventType = Option<Box<str>>;
 
-/// Sets of places, one for each endpoint and type: a lease looks at one event of every kind that it has no room for, however
-/// many of that kind are due, and at none of the endpoints that it does not ask for.
+/// One set of positions for each endpoint and type. A lease looks at one event of every kind that it has no room for,
+/// however many of that kind are due, and at no event of an endpoint that it does not ask for.
 #[derive(Debug, Default)]
 pub(super) struct Leasable {
     endpoints: HashMap<Box<str>, Types>,
 }
 
-/// The places of one endpoint.
+/// The positions of one endpoint.
 #[derive(Debug, Default)]
 struct Types {
-    places: HashMap<EventType, BTreeSet<Place>>,
-    /// The first place of every type.
-    firsts: BTreeSet<Place>,
+    positions: HashMap<EventType, BTreeSet<Position>>,
+    /// The first position of every type.
+    firsts: BTreeSet<Position>,
 }
 
 impl Leasable {
-    pub(super) fn insert(&mut self, endpoint: &str, event_type: &EventType, place: Place) {
+    pub(super) fn insert(&mut self, endpoint: &str, event_type: &EventType, position: Position) {
         match self.endpoints.get_mut(endpoint) {
-            Some(types) => types.insert(event_type, place),
-            None => self.endpoints.entry(endpoint.into()).or_default().insert(event_type, place),
+            Some(types) => types.insert(event_type, position),
+            None => self.endpoints.entry(endpoint.into()).or_default().insert(event_type, position),
         }
     }
 
-    pub(super) fn remove(&mut self, endpoint: &str, event_type: &EventType, place: Place) {
+    pub(super) fn remove(&mut self, endpoint: &str, event_type: &EventType, position: Position) {
         let Some(types) = self.endpoints.get_mut(endpoint) else { return };
-        types.remove(event_type, place);
-        if types.places.is_empty() {
+        types.remove(event_type, position);
+        if types.positions.is_empty() {
             self.endpoints.remove(endpoint);
         }
     }
 
-    /// Chooses the places that `request` may have: those that have been due the longest first.
+    /// Chooses the positions that `request` gets: those that have been due the longest first.
     ///
     /// `type_of` looks up the type of the event that arrived as a number.
     pub(super) fn choose<'a>(
@@ -52,26 +52,26 @@ impl Leasable {
         request: &LeaseRequest<'_>,
         now: Duration,
         type_of: impl Fn(u64) -> Option<&'a EventType>,
-    ) -> Vec<Place> {
+    ) -> Vec<Position> {
         let (endpoints, mut rooms) = (self.asked_for(request), KindRooms::new(request));
         // The next candidates, with the index of their endpoint, and whether they are the first of their type.
         let mut next: BinaryHeap<_> = endpoints.iter().enumerate().filter_map(first_of_endpoint).collect();
         let mut chosen = Vec::new();
         while chosen.len() < request.limit
-            && let Some(Reverse((place, index, is_first))) = next.pop()
-            && place.0 <= now
+            && let Some(Reverse((position, index, is_first))) = next.pop()
+            && position.0 <= now
         {
             let (endpoint, types) = endpoints[index];
             if !rooms.has_endpoint(endpoint) {
                 continue;
             }
-            if is_first && let Some(other) = behind(&types.firsts, place) {
+            if is_first && let Some(other) = behind(&types.firsts, position) {
                 next.push(Reverse((other, index, true)));
             }
-            let Some(event_type) = type_of(place.1) else { continue };
+            let Some(event_type) = type_of(position.1) else { continue };
             if rooms.enter(endpoint, event_type.as_deref()) {
-                chosen.push(place);
-                let same_type = types.places.get(event_type).and_then(|places| behind(places, place));
+                chosen.push(position);
+                let same_type = types.positions.get(event_type).and_then(|positions| behind(positions, position));
                 next.extend(same_type.map(|same_type| Reverse((same_type, index, false))));
             }
         }
@@ -90,42 +90,42 @@ impl Leasable {
 }
 
 impl Types {
-    fn insert(&mut self, event_type: &EventType, place: Place) {
-        let Some(places) = self.places.get_mut(event_type) else {
-            self.places.insert(event_type.clone(), [place].into());
-            self.firsts.insert(place);
+    fn insert(&mut self, event_type: &EventType, position: Position) {
+        let Some(positions) = self.positions.get_mut(event_type) else {
+            self.positions.insert(event_type.clone(), [position].into());
+            self.firsts.insert(position);
             return;
         };
-        if let Some(first) = places.first().copied()
-            && place < first
+        if let Some(first) = positions.first().copied()
+            && position < first
         {
             self.firsts.remove(&first);
-            self.firsts.insert(place);
+            self.firsts.insert(position);
         }
-        places.insert(place);
+        positions.insert(position);
     }
 
-    fn remove(&mut self, event_type: &EventType, place: Place) {
-        let Some(places) = self.places.get_mut(event_type) else { return };
-        places.remove(&place);
-        let first = places.first().copied();
+    fn remove(&mut self, event_type: &EventType, position: Position) {
+        let Some(positions) = self.positions.get_mut(event_type) else { return };
+        positions.remove(&position);
+        let first = positions.first().copied();
         if first.is_none() {
-            self.places.remove(event_type);
+            self.positions.remove(event_type);
         }
-        if self.firsts.remove(&place) {
+        if self.firsts.remove(&position) {
             self.firsts.extend(first);
         }
     }
 }
 
-type Candidate = Reverse<(Place, usize, bool)>;
+type Candidate = Reverse<(Position, usize, bool)>;
 
 fn first_of_endpoint((index, (_, types)): (usize, &(&str, &Types))) -> Option<Candidate> {
     Some(Reverse((*types.firsts.first()?, index, true)))
 }
 
-fn behind(places: &BTreeSet<Place>, place: Place) -> Option<Place> {
-    places.range((Bound::Excluded(place), Bound::Unbounded)).next().copied()
+fn behind(positions: &BTreeSet<Position>, position: Position) -> Option<Position> {
+    positions.range((Bound::Excluded(position), Bound::Unbounded)).next().copied()
 }
 
 #[cfg(test)]

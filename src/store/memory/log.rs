@@ -9,27 +9,27 @@ pub(super) const SEGMENT: usize = 128;
 
 /// A queue of records, each at a position that stays its own.
 ///
-/// It grows and shrinks by segments of one size, where a doubling vector would hold up to twice what it needs.
-/// Positions count up and wrap around at `u32::MAX`, so only their distance means something.
+/// The log grows and shrinks by segments of one size, where a doubling vector would hold up to twice the memory that it
+/// needs. Positions count up and wrap around at `u32::MAX`, so only their distance means something.
 #[derive(Debug, Default)]
 pub(super) struct Log {
     segments: VecDeque<Vec<Record>>,
-    /// Position of the first segment's first slot.
+    /// The position of the first segment's first slot.
     base: u32,
-    /// How many records of the first segment are gone.
+    /// The number of records of the first segment that are gone.
     gone: usize,
-    /// The segment emptied last, to be filled next.
+    /// The segment that was emptied last, to be filled next.
     spare: Option<Vec<Record>>,
 }
 
 impl Log {
-    /// How many records there are, the forgotten ones included.
+    /// The number of records, the forgotten ones included.
     pub(super) fn len(&self) -> usize {
         let full = self.segments.len().saturating_sub(1) * SEGMENT;
         full + self.segments.back().map_or(0, Vec::len) - self.gone
     }
 
-    /// The position of the oldest record, or of the next one if there is none.
+    /// The position of the oldest record, or of the next one if the log is empty.
     pub(super) fn head(&self) -> u32 {
         self.base.wrapping_add(self.gone as u32)
     }

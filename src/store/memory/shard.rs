@@ -1,39 +1,31 @@
-//! The verbs, on the keys of one shard and under its lock.
+//! The verbs of a store on the keys of one shard.
 
 use std::time::Duration;
 
+use super::bounded::BoundedMap;
+use super::claims::{Running, RunningClaims};
 use super::completed::Completed;
 use super::hash::KeyHash;
-use super::live::{Live, Running};
-use super::record::{Record, tag};
-use super::released::Released;
-use super::ticks::Ticks;
+use super::record::{Record, Ticks, tag};
 use crate::store::{Claim, ClaimToken, Completion, Hold, StoreError, StoreErrorKind};
 
 /// How many expired records a new claim clears away: two for the one it adds, so that they cannot pile up.
 const DROPS_PER_CLAIM: usize = 2;
 
-/// What a shard may hold.
+/// How many released events a shard remembers the attempts of.
+const RELEASED: usize = 256;
+
+/// How many events a shard may hold.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Limits {
-    /// How many events, running and completed.
+    /// Running and completed events.
     pub(super) capacity: usize,
-    /// From how many on it counts as filling up.
+    /// With this many it counts as filling up.
     pub(super) high: usize,
-    /// Below how many it no longer does.
+    /// Below this many it no longer does.
     pub(super) low: usize,
     /// How long a completed record, and a lapsed claim, is safe from eviction.
     pub(super) min_retention: Duration,
-}
-
-/// What a claim asks of a shard.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Bid {
-    pub(super) key: KeyHash,
-    pub(super) token: ClaimToken,
-    pub(super) lease: Duration,
-    /// Cut short by the store's hasher.
-    pub(super) fingerprint: u32,
 }
 
 /// A crossing of [`Limits::high`] upwards or [`Limits::low`] downwards.
@@ -43,16 +35,17 @@ pub(super) enum Crossing {
     Down,
 }
 
-/// A part of the store. A key is either live or completed, never both.
+/// A part of the store, under a lock of its own. A key is either running or completed, never both.
 ///
 /// Every `now` is the time since the store was built.
 #[derive(Debug)]
 pub(super) struct Shard {
     limits: Limits,
-    live: Live,
+    running: RunningClaims,
     completed: Completed,
-    released: Released,
-    evicted: u64,
+    /// How often the lately released events were tried: a courtesy to handlers that look at the attempt.
+    released: BoundedMap<u32>,
+    pub(super) evicted: u64,
     filling: bool,
 }
 
@@ -60,45 +53,46 @@ impl Shard {
     pub(super) fn new(limits: Limits) -> Self {
         Self {
             limits,
-            live: Live::default(),
+            running: RunningClaims::default(),
             completed: Completed::default(),
-            released: Released::default(),
+            released: BoundedMap::new(RELEASED),
             evicted: 0,
             filling: false,
         }
     }
 
-    pub(super) fn claim(&mut self, bid: &Bid, now: Duration) -> Result<Claim, StoreError> {
-        if let Some(held) = self.live.get(&bid.key).copied() {
-            return Ok(self.claim_running(&held, bid, now));
+    /// Answers `claim`, which is stored if it is fresh, with the number of its attempt.
+    pub(super) fn claim(&mut self, claim: Running, now: Duration) -> Result<Claim, StoreError> {
+        if let Some(held) = self.running.get(&claim.key).copied() {
+            return Ok(self.claim_running(&held, claim, now));
         }
-        if let Some(record) = self.completed.recall(&bid.key, Ticks::floor(now)) {
-            return Ok(Claim::Completed { same_body: record.fingerprint == bid.fingerprint });
+        if let Some(record) = self.completed.recall(&claim.key, Ticks::floor(now)) {
+            return Ok(Claim::Completed { same_body: record.fingerprint == claim.fingerprint });
         }
-        self.claim_new(bid, now)
+        self.claim_new(claim, now)
     }
 
-    /// The answer to a claim that may not have its event, without claiming it.
-    pub(super) fn look(&self, bid: &Bid, now: Duration) -> Option<Claim> {
-        if let Some(held) = self.live.get(&bid.key) {
-            let is_free = held.token == bid.token || held.lease_end <= now;
-            return (!is_free).then_some(Claim::InFlight { same_body: held.fingerprint == bid.fingerprint });
+    /// Answers `claim` without storing it; `None`, if it would be fresh.
+    pub(super) fn peek(&self, claim: &Running, now: Duration) -> Option<Claim> {
+        if let Some(held) = self.running.get(&claim.key) {
+            let is_free = held.token == claim.token || held.lease_end <= now;
+            return (!is_free).then_some(Claim::InFlight { same_body: held.fingerprint == claim.fingerprint });
         }
-        let record = self.completed.get(&bid.key, Ticks::floor(now))?;
-        Some(Claim::Completed { same_body: record.fingerprint == bid.fingerprint })
+        let record = self.completed.get(&claim.key, Ticks::floor(now))?;
+        Some(Claim::Completed { same_body: record.fingerprint == claim.fingerprint })
     }
 
-    /// Ends a claim, whoever holds it.
+    /// Ends a claim, whichever token holds it.
     pub(super) fn vacate(&mut self, key: &KeyHash) {
-        if let Some(token) = self.live.get(key).map(|held| held.token) {
-            self.live.remove(key, token);
+        if let Some(token) = self.running.get(key).map(|held| held.token) {
+            self.running.remove(key, token);
         }
     }
 
-    /// Adds a record of an event that was completed elsewhere. `false` if there is no room for it.
+    /// Adds the record of an event that was completed in the queue. Returns `false` if there is no room for it.
     pub(super) fn remember(&mut self, record: Record, now: Duration) -> bool {
         let key = record.key;
-        if self.live.get(&key).is_some() || self.completed.recall(&key, Ticks::floor(now)).is_some() {
+        if self.running.get(&key).is_some() || self.completed.recall(&key, Ticks::floor(now)).is_some() {
             return true;
         }
         self.make_room(now);
@@ -110,9 +104,9 @@ impl Shard {
     }
 
     pub(super) fn renew(&mut self, key: &KeyHash, token: ClaimToken, lease: Duration, now: Duration) -> Hold {
-        match self.live.get(key).copied() {
+        match self.running.get(key).copied() {
             Some(held) if held.token == token => {
-                self.live.replace(Running { lease_end: now.saturating_add(lease), ..held });
+                self.running.replace(Running { lease_end: now.saturating_add(lease), ..held });
                 Hold::Held
             }
             _ => Hold::Lost,
@@ -126,7 +120,7 @@ impl Shard {
         completion: &Completion<'_>,
         now: Duration,
     ) -> Hold {
-        if let Some(claim) = self.live.remove(key, token) {
+        if let Some(claim) = self.running.remove(key, token) {
             let record = Record::new(*key, claim.fingerprint, token, now, completion.retention);
             self.completed.insert(record, completion.failed.then_some(completion.summary));
             return Hold::Held;
@@ -139,16 +133,16 @@ impl Shard {
     }
 
     pub(super) fn release(&mut self, key: &KeyHash, token: ClaimToken) -> Hold {
-        let Some(claim) = self.live.remove(key, token) else { return Hold::Lost };
-        self.released.remember(*key, claim.attempt);
+        let Some(claim) = self.running.remove(key, token) else { return Hold::Lost };
+        self.released.insert(*key, claim.attempt);
         Hold::Held
     }
 
     pub(super) fn running(&self) -> usize {
-        self.live.len()
+        self.running.len()
     }
 
-    /// How many completed events are remembered.
+    /// The number of completed events that are remembered.
     pub(super) fn remembered(&self, now: Duration) -> usize {
         self.completed.remembered(Ticks::floor(now))
     }
@@ -157,16 +151,12 @@ impl Shard {
         self.completed.failure(key, Ticks::floor(now))
     }
 
-    pub(super) fn evicted(&self) -> u64 {
-        self.evicted
-    }
-
-    /// How many events take up room.
+    /// The number of events that take up room.
     pub(super) fn used(&self) -> usize {
-        self.live.len() + self.completed.len()
+        self.running.len() + self.completed.len()
     }
 
-    /// Whether a mark was crossed since this was last asked.
+    /// Returns the limit that was crossed since the last call, if any.
     pub(super) fn crossing(&mut self) -> Option<Crossing> {
         let used = self.used();
         if !self.filling && used >= self.limits.high {
@@ -180,31 +170,31 @@ impl Shard {
         None
     }
 
-    fn claim_running(&mut self, held: &Running, bid: &Bid, now: Duration) -> Claim {
-        let own = held.token == bid.token;
-        if !own && now < held.lease_end {
-            return Claim::InFlight { same_body: held.fingerprint == bid.fingerprint };
+    fn claim_running(&mut self, held: &Running, claim: Running, now: Duration) -> Claim {
+        let is_own = held.token == claim.token;
+        if !is_own && now < held.lease_end {
+            return Claim::InFlight { same_body: held.fingerprint == claim.fingerprint };
         }
-        let attempt = if own { held.attempt } else { held.attempt.saturating_add(1) };
-        self.live.replace(bid.running(attempt, now));
+        let attempt = if is_own { held.attempt } else { held.attempt.saturating_add(1) };
+        self.running.replace(Running { attempt, ..claim });
         Claim::Fresh { attempt: Some(attempt) }
     }
 
-    fn claim_new(&mut self, bid: &Bid, now: Duration) -> Result<Claim, StoreError> {
+    fn claim_new(&mut self, claim: Running, now: Duration) -> Result<Claim, StoreError> {
         self.make_room(now);
         if self.is_full() {
             return Err(StoreError::new(StoreErrorKind::Full));
         }
-        let attempt = self.released.take(&bid.key).saturating_add(1);
-        self.live.insert(bid.running(attempt, now));
+        let attempt = self.released.remove(&claim.key).unwrap_or(0).saturating_add(1);
+        self.running.insert(Running { attempt, ..claim });
         Ok(Claim::Fresh { attempt: Some(attempt) })
     }
 
-    /// Drops what is over and, in a full shard, what can go at the least loss.
+    /// Drops expired records and, in a full shard, the record or the claims that can go at the least loss.
     fn make_room(&mut self, now: Duration) {
         let tick = Ticks::floor(now);
         self.completed.drop_expired(DROPS_PER_CLAIM, tick);
-        // Neither a warning nor an eviction on account of records that nobody needs.
+        // Expired records must cause neither a warning nor an eviction.
         let warns_next = !self.filling && self.used() + 1 >= self.limits.high;
         if warns_next || self.is_full() {
             self.completed.drop_all_expired(tick);
@@ -219,25 +209,13 @@ impl Shard {
         if self.completed.evict(Ticks::ceil(safe), Ticks::floor(now)) {
             self.evicted += 1;
         } else if let Some(limit) = now.checked_sub(safe) {
-            // Nobody came back for these, neither their holder nor their sender.
-            self.live.drop_lapsed(limit, |claim| self.released.remember(claim.key, claim.attempt));
+            // Neither their holder nor their sender came back for these claims.
+            self.running.drop_lapsed(limit, |claim| self.released.insert(claim.key, claim.attempt));
         }
     }
 
     fn is_full(&self) -> bool {
         self.used() >= self.limits.capacity
-    }
-}
-
-impl Bid {
-    fn running(&self, attempt: u32, now: Duration) -> Running {
-        Running {
-            key: self.key,
-            token: self.token,
-            lease_end: now.saturating_add(self.lease),
-            fingerprint: self.fingerprint,
-            attempt,
-        }
     }
 }
 
@@ -249,12 +227,12 @@ mod tests {
 
     const LEASE: Duration = Duration::from_secs(30);
 
-    struct Bench {
+    struct Fixture {
         shard: Shard,
         hasher: KeyHasher,
     }
 
-    impl Bench {
+    impl Fixture {
         fn new(capacity: usize) -> Self {
             let (high, low) = (capacity * 8 / 10, capacity * 7 / 10);
             let limits = Limits { capacity, high, low, min_retention: Duration::from_secs(3600) };
@@ -264,39 +242,39 @@ mod tests {
         fn complete(&mut self, id: usize, retention: Duration, now: Duration) {
             let key = self.hasher.hash(&EventKey::new("/hook", None, &id.to_string()));
             let token = ClaimToken::random();
-            let bid = Bid { key, token, lease: LEASE, fingerprint: 0 };
-            assert!(matches!(self.shard.claim(&bid, now), Ok(Claim::Fresh { attempt: Some(1) })));
+            let claim = Running { key, token, lease_end: now + LEASE, fingerprint: 0, attempt: 1 };
+            assert!(matches!(self.shard.claim(claim, now), Ok(Claim::Fresh { attempt: Some(1) })));
             let done = Completion::succeeded("200", retention);
             assert_eq!(self.shard.complete(&key, token, &done, now), Hold::Held);
         }
     }
 
     #[test]
-    fn filling_up_is_told_once_until_it_has_emptied() {
-        let mut bench = Bench::new(100);
-        let (minute, mut told) = (Duration::from_secs(60), Vec::new());
+    fn filling_up_is_reported_once_until_the_shard_has_emptied() {
+        let mut fixture = Fixture::new(100);
+        let (minute, mut reported) = (Duration::from_secs(60), Vec::new());
         for id in 0..100 {
-            bench.complete(id, minute, Duration::ZERO);
-            told.extend(bench.shard.crossing().map(|crossing| (id, crossing)));
+            fixture.complete(id, minute, Duration::ZERO);
+            reported.extend(fixture.shard.crossing().map(|crossing| (id, crossing)));
         }
         // Two expired records go for each new one: used falls by one a time.
         for id in 100..200 {
-            bench.complete(id, minute, minute);
-            told.extend(bench.shard.crossing().map(|crossing| (id, crossing)));
+            fixture.complete(id, minute, minute);
+            reported.extend(fixture.shard.crossing().map(|crossing| (id, crossing)));
         }
-        assert_eq!(told, [(79, Crossing::Up), (130, Crossing::Down), (179, Crossing::Up)]);
+        assert_eq!(reported, [(79, Crossing::Up), (130, Crossing::Down), (179, Crossing::Up)]);
     }
 
     #[test]
     fn expired_records_neither_warn_nor_count_as_evicted() {
-        let mut bench = Bench::new(100);
-        bench.complete(0, Duration::MAX, Duration::ZERO);
+        let mut fixture = Fixture::new(100);
+        fixture.complete(0, Duration::MAX, Duration::ZERO);
         for id in 1..1_000 {
             let now = Duration::from_secs(id as u64);
-            bench.complete(id, Duration::from_secs(10), now);
-            assert_eq!(bench.shard.crossing(), None);
+            fixture.complete(id, Duration::from_secs(10), now);
+            assert_eq!(fixture.shard.crossing(), None);
         }
-        assert_eq!(bench.shard.evicted(), 0);
-        assert!(bench.shard.used() < 80);
+        assert_eq!(fixture.shard.evicted, 0);
+        assert!(fixture.shard.used() < 80);
     }
 }

@@ -5,30 +5,33 @@ use std::time::{Duration, Instant};
 
 use tokio::sync::Notify;
 
-use super::MemoryStoreBuilder;
-use super::entry::{Now, Retired};
+use super::claims::Running;
+use super::entry::{Entry, Now};
+use super::events::Events;
 use super::hash::{KeyHash, KeyHasher};
-use super::queue::EventQueue;
 use super::record::Record;
-use super::shard::{Bid, Crossing, Limits, Shard};
+use super::shard::{Crossing, Limits, Shard};
 use crate::clock::Clock;
-use crate::store::{Claim, ClaimRequest, ClaimToken, Completion, Ending, Hold, Store, StoreError, StoreFuture};
+use crate::store::{Claim, ClaimRequest, ClaimToken, Ending, Hold, Store, StoreError, StoreFuture};
+#[cfg(doc)]
+use crate::store::{Completion, MemoryStoreBuilder};
 use crate::{EventKey, telemetry};
 
 /// Remembers events in this process's memory: nothing to install, gone with the process.
 ///
-/// It is bounded by its [capacity](MemoryStoreBuilder::capacity). When it is full the oldest completed events are forgotten
-/// first, but none younger than
-/// [`min_retention`](MemoryStoreBuilder::min_retention) unless its own retention is over, and no live claim; if nothing
-/// can go, new events are refused with [`StoreErrorKind::Full`](crate::store::StoreErrorKind::Full). A claim that lapsed
-/// more than `min_retention` ago without anybody coming back to it is no longer live. From 80 % on there is a warning.
+/// It is bounded by its [capacity](MemoryStoreBuilder::capacity). When it is full the oldest completed events are
+/// forgotten first, but none younger than [`min_retention`](MemoryStoreBuilder::min_retention) unless its own retention
+/// is over, and no live claim; if no event can go, new events are refused with
+/// [`StoreErrorKind::Full`](crate::store::StoreErrorKind::Full). A claim that lapsed more than `min_retention` ago, and
+/// to which neither its holder nor its sender came back, is no longer live. From 80 % on there is a warning.
 ///
 /// As a [queue](crate::queue::Queue) it keeps events whole, as many as the capacity says, beside the records. The bound
 /// is on their number, not on their size: of bodies of up to 1 MiB each, a capacity of 10,000 may take 10 GiB.
 ///
-/// Of an event's id and body it keeps hashes: 128 bits of the key, 32 of the fingerprint that `same_body` compares, and
-/// 32 of the token that completed it. Retention is kept to a tenth of a second, rounded up, and ends after 13 years at the
-/// latest, reckoned from when the store was built; leases are exact. Wall-clock jumps change neither.
+/// The store keeps hashes of an event's id and body: 128 bits of the key, 32 of the fingerprint that `same_body`
+/// compares, and 32 of the token that completed it. Retention is kept to a tenth of a second, rounded up, and ends
+/// after 13 years at the latest, reckoned from when the store was built; leases are exact. Wall-clock jumps change
+/// neither.
 ///
 /// Clones share one memory.
 #[derive(Clone)]
@@ -42,23 +45,22 @@ pub struct MemoryStore {
 pub struct MemoryStats {
     /// Inline claims that are neither completed nor released, lapsed ones included.
     pub running: usize,
-    /// Records of completed events, inline ones and those that left the inbox: they are still recognised.
+    /// Records of completed events, inline ones and those that left the queue: they are still recognised.
     pub completed: usize,
-    /// How many of both there is room for, how many events the inbox has room for, and how many
-    /// [`sequences`](Self::sequences) are kept.
+    /// The room for both, the room for queued events, and the room for [`sequences`](Self::sequences).
     pub capacity: usize,
     /// Completed events forgotten before their retention was over, to make room. If this grows, duplicates may run:
     /// raise the capacity or shorten the retention.
     pub evicted: u64,
-    /// Events that the inbox keeps whole: waiting, running, dead, and the last ones that were completed.
+    /// Events that the queue keeps whole: waiting, running, dead, and the last ones that were completed.
     pub queued: usize,
-    /// Completed events of the inbox of which only the record was kept on, before their retention was over: they are still
+    /// Completed events of the queue of which only the record was kept, before their retention was over: they are still
     /// recognised, but not listed, and cannot be requeued.
     pub retired: u64,
-    /// Resources without events in the inbox whose last [sequence](crate::queue::Order::sequence) is remembered.
+    /// Resources without events in the queue whose last [sequence](crate::queue::Order::sequence) is remembered.
     pub sequences: usize,
-    /// Sequences forgotten to make room for those of other resources. An older event of such a resource that arrives late is run
-    /// instead of skipped: if this grows, and senders are that late, raise the capacity.
+    /// Sequences forgotten to make room for those of other resources. An older event of such a resource that arrives
+    /// late is run instead of skipped: if this grows, and senders are that late, raise the capacity.
     pub sequences_forgotten: u64,
 }
 
@@ -68,28 +70,23 @@ pub(super) struct Shared {
     pub(super) clock: Arc<dyn Clock>,
     origin: Instant,
     pub(super) capacity: usize,
-    /// How many shards are above their high mark.
+    /// The number of shards that count as filling up.
     filling: AtomicUsize,
-    /// Whether anything was ever accepted: without an inbox nothing is paid for one.
+    /// Whether an event was ever enqueued: a store that is not used as a queue does not pay for one.
     queues: AtomicBool,
     /// Locked before any shard.
-    pub(super) queue: Mutex<EventQueue>,
+    pub(super) queue: Mutex<Events>,
     pub(super) arrived: Notify,
 }
 
 impl MemoryStore {
-    /// A store with room for a million events.
+    /// Creates a store with room for a million events.
     #[must_use]
     pub fn new() -> Self {
         Self::builder().build()
     }
 
-    /// A store with another capacity, retention floor or clock.
-    pub fn builder() -> MemoryStoreBuilder {
-        MemoryStoreBuilder::new()
-    }
-
-    /// How many events are remembered: running, completed, and queued.
+    /// The number of events that are remembered: running, completed, and queued.
     #[must_use]
     pub fn len(&self) -> usize {
         let stats = self.stats();
@@ -102,7 +99,7 @@ impl MemoryStore {
         self.len() == 0
     }
 
-    /// How full the store is. Shards are looked at one after the other, so under load the sum is approximate.
+    /// Says how full the store is. Shards are counted one after the other, so under load the sum is approximate.
     #[must_use]
     pub fn stats(&self) -> MemoryStats {
         let now = self.shared.now();
@@ -111,18 +108,18 @@ impl MemoryStore {
             let shard = lock(shard);
             stats.running += shard.running();
             stats.completed += shard.remembered(now);
-            stats.evicted += shard.evicted();
+            stats.evicted += shard.evicted;
         }
         if self.shared.has_queue() {
             let (queue, _) = self.shared.queue();
-            (stats.queued, stats.retired) = (queue.len(), queue.retired());
-            let marks = &queue.index.lines.marks;
-            (stats.sequences, stats.sequences_forgotten) = (marks.len(), marks.forgotten());
+            (stats.queued, stats.retired) = (queue.len(), queue.retired);
+            let sequences = &queue.index.orders.sequences;
+            (stats.sequences, stats.sequences_forgotten) = (sequences.len(), sequences.forgotten);
         }
         stats
     }
 
-    /// Why `key` was given up, if it was [completed as failed](Completion::failed) and is still remembered.
+    /// Returns why `key` was given up, if it was [completed as failed](Completion::failed) and is still remembered.
     #[must_use]
     pub fn failure(&self, key: &EventKey) -> Option<String> {
         let hash = self.shared.hasher.hash(key);
@@ -130,13 +127,13 @@ impl MemoryStore {
         lock(self.shared.shard(&hash)).failure(&hash, now).map(str::to_owned)
     }
 
-    /// Builds a store of `shards`, a power of two, with `limits` each, and an empty queue.
+    /// Creates a store of `shards`, a power of two, with `limits` each, and an empty queue.
     pub(super) fn from_parts(
         clock: Arc<dyn Clock>,
         capacity: usize,
         shards: usize,
         limits: Limits,
-        queue: EventQueue,
+        queue: Events,
     ) -> Self {
         let shards = (0..shards).map(|_| Mutex::new(Shard::new(limits))).collect();
         let (hasher, origin) = (KeyHasher::new(), clock.monotonic());
@@ -172,15 +169,15 @@ impl Store for MemoryStore {
         Box::pin(async move {
             if !self.shared.has_queue() {
                 let answer = self.shared.claim(request);
-                // Nearly always. Otherwise the very first event was accepted just now, perhaps this one.
+                // Nearly always so. Otherwise the very first event was enqueued just now, perhaps this one.
                 if !self.shared.has_queue() || !matches!(answer, Ok(Claim::Fresh { .. })) {
                     return answer;
                 }
                 let _ = self.shared.release(request.key, request.token);
             }
-            // Kept locked: what is claimed here must not be accepted meanwhile.
+            // The queue stays locked: an event that is claimed here must not be enqueued meanwhile.
             let (queue, _) = self.shared.queue();
-            match queue.answer(request) {
+            match queue.claim(request) {
                 Some(answer) => Ok(answer),
                 None => self.shared.claim(request),
             }
@@ -202,7 +199,9 @@ impl Store for MemoryStore {
                 return Ok(hold);
             }
             Ok(match ending {
-                Ending::Complete(completion) => self.shared.complete(claim, &completion),
+                Ending::Complete(completion) => self
+                    .shared
+                    .on_shard(claim.key, |shard, key, now| shard.complete(&key, claim.token, &completion, now)),
                 Ending::Release => self.shared.release(claim.key, claim.token),
                 Ending::Retry { .. } | Ending::Bury { .. } => Hold::Lost,
             })
@@ -212,34 +211,32 @@ impl Store for MemoryStore {
 
 impl Shared {
     fn claim(&self, request: &ClaimRequest<'_>) -> Result<Claim, StoreError> {
-        self.on_shard(request.key, |shard, key, now| shard.claim(&self.bid(key, request), now))
+        self.on_shard(request.key, |shard, key, now| shard.claim(self.running(key, request, now), now))
     }
 
-    /// The answer to a claim that may not have its event, without claiming it.
-    pub(super) fn look(&self, request: &ClaimRequest<'_>) -> Option<Claim> {
-        self.on_shard(request.key, |shard, key, now| shard.look(&self.bid(key, request), now))
+    /// Answers a claim without claiming the event; `None`, if the claim would be fresh.
+    pub(super) fn peek(&self, request: &ClaimRequest<'_>) -> Option<Claim> {
+        self.on_shard(request.key, |shard, key, now| shard.peek(&self.running(key, request, now), now))
     }
 
-    /// Ends a claim, whoever holds it.
+    /// Ends an inline claim, whichever token holds it.
     pub(super) fn vacate(&self, key: &EventKey) {
         self.on_shard(key, |shard, key, _| shard.vacate(&key));
     }
 
-    /// Adds the record of an event that was completed in the inbox. `false` if there is no room for it.
-    pub(super) fn remember(&self, retired: &Retired) -> bool {
-        self.on_shard(&retired.key, |shard, key, now| {
+    /// Adds the record of an event that was completed in the queue. Returns `false` if there is no room for it.
+    pub(super) fn remember(&self, completed: &Entry) -> bool {
+        self.on_shard(&completed.event.key, |shard, key, now| {
             let (fingerprint, retention) =
-                (self.hasher.short(retired.fingerprint), retired.expires.saturating_sub(retired.completed));
-            shard.remember(Record::new(key, fingerprint, retired.token, retired.completed, retention), now)
+                (self.hasher.short(completed.fingerprint), completed.until.saturating_sub(completed.ended));
+            shard.remember(Record::new(key, fingerprint, completed.token, completed.ended, retention), now)
         })
     }
 
-    fn bid(&self, key: KeyHash, request: &ClaimRequest<'_>) -> Bid {
-        Bid { key, token: request.token, lease: request.lease, fingerprint: self.hasher.short(request.fingerprint) }
-    }
-
-    fn complete(&self, claim: &ClaimRequest<'_>, completion: &Completion<'_>) -> Hold {
-        self.on_shard(claim.key, |shard, key, now| shard.complete(&key, claim.token, completion, now))
+    /// The claim as a shard keeps it, if this is its first attempt.
+    fn running(&self, key: KeyHash, request: &ClaimRequest<'_>, now: Duration) -> Running {
+        let (lease_end, fingerprint) = (now.saturating_add(request.lease), self.hasher.short(request.fingerprint));
+        Running { key, token: request.token, lease_end, fingerprint, attempt: 1 }
     }
 
     fn release(&self, key: &EventKey, token: ClaimToken) -> Hold {
@@ -250,14 +247,14 @@ impl Shared {
         self.queues.load(Ordering::SeqCst)
     }
 
-    /// The queue, which is there from now on.
-    pub(super) fn open_queue(&self) -> (MutexGuard<'_, EventQueue>, Now) {
+    /// Locks the queue, which is in use from now on.
+    pub(super) fn open_queue(&self) -> (MutexGuard<'_, Events>, Now) {
         let queue = self.queue();
         self.queues.store(true, Ordering::SeqCst);
         queue
     }
 
-    /// Runs one verb under the lock of the key's shard, and no longer than that.
+    /// Runs one verb under the lock of the key's shard.
     fn on_shard<T>(&self, key: &EventKey, verb: impl FnOnce(&mut Shard, KeyHash, Duration) -> T) -> T {
         let (hash, now) = (self.hasher.hash(key), self.now());
         let mut shard = lock(self.shard(&hash));
@@ -278,7 +275,7 @@ impl Shared {
         self.clock.monotonic().saturating_duration_since(self.origin)
     }
 
-    /// Warns when the first shard fills up; all have to empty before there is another warning.
+    /// Warns when the first shard fills up. All have to empty before there is another warning.
     fn crossed(&self, crossing: Crossing) {
         match crossing {
             Crossing::Up if self.filling.fetch_add(1, Ordering::Relaxed) == 0 => {
@@ -296,7 +293,8 @@ impl Shared {
     }
 }
 
-/// A panic under the lock would be a bug in this module; refusing every later delivery would make it worse.
+/// Locks a shard, even after a panic under its lock: that would be a bug of this module, and refusing every later
+/// delivery would make it worse.
 fn lock(shard: &Mutex<Shard>) -> MutexGuard<'_, Shard> {
     shard.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -8,7 +8,7 @@ use tokio::sync::futures::Notified;
 use super::access::Access;
 use super::lane::Lane;
 use super::schema::Statements;
-use crate::store::group::{Answers, Engine, Group};
+use crate::store::batcher::{Answers, BatchHandler, Batcher};
 
 /// Tells workers, here and elsewhere, that an event may be due.
 ///
@@ -18,7 +18,7 @@ use crate::store::group::{Answers, Engine, Group};
 #[derive(Clone)]
 pub(super) struct Bell {
     here: Arc<Notify>,
-    elsewhere: Group<Elsewhere>,
+    elsewhere: Batcher<Elsewhere>,
 }
 
 /// However often it is rung while one is on its way, another one will do.
@@ -30,7 +30,7 @@ struct Elsewhere {
 impl Bell {
     pub(super) fn new(access: &Access, deadline: Duration, statements: &Statements) -> Self {
         let lane = Lane::new("tower-webhook notifies", access, deadline, deadline).with("SET synchronous_commit = off");
-        Self { here: Arc::default(), elsewhere: Group::new(Elsewhere { lane, sql: statements.notify.clone() }) }
+        Self { here: Arc::default(), elsewhere: Batcher::new(Elsewhere { lane, sql: statements.notify.clone() }) }
     }
 
     pub(super) fn ring(&self) {
@@ -49,7 +49,7 @@ impl Bell {
     }
 }
 
-impl Engine for Elsewhere {
+impl BatchHandler for Elsewhere {
     type Question = ();
     type Answer = ();
 
@@ -59,5 +59,5 @@ impl Engine for Elsewhere {
         batch.iter().map(|()| Ok(())).collect()
     }
 
-    fn unheard(&self, (): (), (): ()) {}
+    fn on_abandoned(&self, (): (), (): ()) {}
 }

@@ -14,7 +14,7 @@ use super::parcel::HEAVIEST;
 use super::promotion::Promotion;
 use super::schema::Statements;
 use super::settles::Settles;
-use crate::store::group::{Answers, Engine, Group};
+use crate::store::batcher::{Answers, BatchHandler, Batcher};
 
 /// An insertion waits for another transaction that is inserting the same key, or has changed it since this statement began. That is
 /// another instance's batch, and over in no time; or else somebody's own, and then only those who asked for that key may have
@@ -28,7 +28,7 @@ pub(super) struct Claims {
     inline: Verbs,
     kept: Verbs,
     promotion: Promotion,
-    settles: Group<Settles>,
+    settles: Batcher<Settles>,
     bell: Bell,
 }
 
@@ -43,7 +43,7 @@ impl Claims {
         access: &Access,
         deadline: Duration,
         statements: &Statements,
-        settles: Group<Settles>,
+        settles: Batcher<Settles>,
         bell: Bell,
         bound: &Arc<Bound>,
     ) -> Self {
@@ -101,7 +101,7 @@ impl Claims {
     }
 }
 
-impl Engine for Claims {
+impl BatchHandler for Claims {
     type Question = Bid;
     type Answer = Bidden;
 
@@ -126,7 +126,7 @@ impl Engine for Claims {
         answers.into_iter().map(|answer| answer.map_err(Into::into)).collect()
     }
 
-    fn unheard(&self, bid: Bid, answer: Bidden) {
+    fn on_abandoned(&self, bid: Bid, answer: Bidden) {
         // By the fence too: whoever asked may have asked again since, and hold the claim now.
         if let Bidden::Fresh { fence: Some(fence), .. } = answer
             && let Some(settle) = bid.taken_back(fence)

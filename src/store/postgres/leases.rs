@@ -18,8 +18,8 @@ use super::settle::Settle;
 use super::settles::Settles;
 use super::strays::{Returns, Strays};
 use super::wanted::Wanted;
-use crate::store::group::{Answers, Engine, Group};
-use crate::store::handed::Handed;
+use crate::store::batcher::{Answers, BatchHandler, Batcher};
+use crate::store::in_transit::InTransit;
 use crate::store::queue::Leased;
 use crate::store::{ClaimToken, Fingerprint, StoreError};
 use crate::{EventKey, telemetry};
@@ -52,7 +52,7 @@ pub(super) struct Leases {
     held_up: HeldUp,
     bound: BoundKeeper,
     strays: Strays,
-    settles: Group<Settles>,
+    settles: Batcher<Settles>,
 }
 
 impl Leases {
@@ -60,7 +60,7 @@ impl Leases {
         access: &Access,
         deadline: Duration,
         statements: &Statements,
-        settles: Group<Settles>,
+        settles: Batcher<Settles>,
         bound: &Arc<Bound>,
     ) -> Self {
         let lane = Lane::new("tower-webhook leases", access, deadline, LOCK_TIMEOUT).with(SETTINGS);
@@ -78,7 +78,7 @@ impl Leases {
         }
     }
 
-    async fn lease(&self, wanted: &Wanted) -> Result<Handed<Returns>, Fault> {
+    async fn lease(&self, wanted: &Wanted) -> Result<InTransit<Returns>, Fault> {
         let until = self.lane.until();
         self.held_up.look(&self.lane, until).await;
         self.bound.look(&self.lane, until).await;
@@ -101,14 +101,14 @@ impl Leases {
     }
 
     /// What has been due the longest.
-    async fn lease_due(&self, wanted: &Wanted, until: Instant) -> Result<Handed<Returns>, Fault> {
+    async fn lease_due(&self, wanted: &Wanted, until: Instant) -> Result<InTransit<Returns>, Fault> {
         let (bound, limit) = (self.bound.bound().at(), i64::try_from(wanted.limit).unwrap_or(i64::MAX));
         let query = |tokens: &[ClaimToken]| wanted.lease(&self.lease_due, bound, tokens).bind(limit);
         self.run(wanted, until, query).await
     }
 
     /// What has been due the longest of the kinds that there is room for.
-    async fn lease_chosen(&self, wanted: &Wanted, until: Instant) -> Result<Handed<Returns>, Fault> {
+    async fn lease_chosen(&self, wanted: &Wanted, until: Instant) -> Result<InTransit<Returns>, Fault> {
         let bound = self.bound.bound().at();
         for pause in PAUSES {
             let keys = self.choice.make(&self.lane, wanted, bound, until).await?;
@@ -132,7 +132,7 @@ impl Leases {
         wanted: &Wanted,
         until: Instant,
         query: impl Fn(&[ClaimToken]) -> Query<'static, Postgres, PgArguments>,
-    ) -> Result<Handed<Returns>, Fault> {
+    ) -> Result<InTransit<Returns>, Fault> {
         loop {
             let asked_at = Instant::now();
             let rows = self.ask(wanted, until, &query).await?;
@@ -196,14 +196,14 @@ impl Leases {
         all.into_iter().map(|(_, leased)| leased).collect()
     }
 
-    fn handed(&self, events: Vec<Leased>, wanted: &Wanted, asked_at: Instant) -> Handed<Returns> {
-        Handed::new(events, Returns { strays: self.strays.clone(), asked_at, lease: wanted.lease })
+    fn handed(&self, events: Vec<Leased>, wanted: &Wanted, asked_at: Instant) -> InTransit<Returns> {
+        InTransit::new(events, Returns { strays: self.strays.clone(), asked_at, lease: wanted.lease })
     }
 }
 
-impl Engine for Leases {
+impl BatchHandler for Leases {
     type Question = Wanted;
-    type Answer = Handed<Returns>;
+    type Answer = InTransit<Returns>;
 
     async fn answer(&self, batch: &[Wanted]) -> Answers<Self::Answer> {
         let mut answers = Vec::with_capacity(batch.len());
@@ -214,7 +214,7 @@ impl Engine for Leases {
     }
 
     /// Dropping it is enough, as it is when the answer was sent and not looked at.
-    fn unheard(&self, _: Wanted, _: Self::Answer) {}
+    fn on_abandoned(&self, _: Wanted, _: Self::Answer) {}
 }
 
 fn read(row: &PgRow) -> Result<(i64, Leased), sqlx::Error> {

@@ -6,7 +6,7 @@ use tokio::time::timeout;
 use super::bid::{Bid, Said};
 use super::lane::{Running, Sheet};
 use super::settles::Settles;
-use crate::store::group::Group;
+use crate::store::batcher::Batcher;
 
 /// How long a statement is waited for after its batch was given up. The server ends it sooner by itself, unless it has begun to commit.
 const LONGEST_WAIT: Duration = Duration::from_secs(60);
@@ -17,7 +17,7 @@ const LONGEST_WAIT: Duration = Duration::from_secs(60);
 /// The statement is waited for, on its own connection. A release that does not wait would find nothing if the statement takes effect
 /// after it, as a statement does that waits for a lock, or a commit that waits for the disk or for a replica.
 #[derive(Clone)]
-pub(super) struct Overdue(pub(super) Group<Settles>);
+pub(super) struct Overdue(pub(super) Batcher<Settles>);
 
 impl Overdue {
     pub(super) fn release<S>(&self, sheet: &S, bids: &[&Bid], running: Running)

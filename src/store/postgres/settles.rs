@@ -12,7 +12,7 @@ use super::lane::Lane;
 use super::promotion::Promotion;
 use super::schema::Statements;
 use super::settle::{LookSheet, Settle, SettleSheet, Settled};
-use crate::store::group::{Answers, Engine};
+use crate::store::batcher::{Answers, BatchHandler};
 
 /// Nothing here waits for a row; a lock on the whole table is waited for until the deadline.
 const NO_LOCK_TIMEOUT: Duration = Duration::ZERO;
@@ -78,7 +78,7 @@ impl Settles {
     }
 }
 
-impl Engine for Settles {
+impl BatchHandler for Settles {
     type Question = Settle;
     type Answer = Settled;
 
@@ -94,7 +94,7 @@ impl Engine for Settles {
         answers.into_iter().map(|answer| answer.map_err(Into::into)).collect()
     }
 
-    fn unheard(&self, _: Settle, _: Settled) {}
+    fn on_abandoned(&self, _: Settle, _: Settled) {}
 }
 
 /// The places of a batch in statements that are run one after the other, each in the order of its keys: what is asked of one

@@ -20,7 +20,7 @@ use super::settle::{Settle, Settled};
 use super::settles::Settles;
 use super::waiting::Waiting;
 use crate::EventKey;
-use crate::store::group::Group;
+use crate::store::batcher::Batcher;
 use crate::store::queue::StoredRequest;
 use crate::store::{
     Claim, ClaimRequest, Dialect, Ending, Enlistment, Hold, Store, StoreError, StoreErrorKind, StoreFuture,
@@ -49,12 +49,12 @@ pub(super) struct Shared {
     pub(super) access: Access,
     pub(super) statements: Statements,
     enlistment: Enlistment,
-    claims: [Group<Claims>; CLAIM_LANES],
-    settles: Group<Settles>,
+    claims: [Batcher<Claims>; CLAIM_LANES],
+    settles: Batcher<Settles>,
     purge: Arc<Purge>,
-    pub(super) leases: Group<Leases>,
+    pub(super) leases: Batcher<Leases>,
     pub(super) bound: Arc<Bound>,
-    pub(super) waiting: Group<Waiting>,
+    pub(super) waiting: Batcher<Waiting>,
     pub(super) bell: Bell,
     pub(super) ear: Ear,
 }
@@ -117,11 +117,11 @@ impl PostgresStore {
     ) -> Self {
         let bell = Bell::new(&access, deadline, &statements);
         let bound = Arc::new(Bound::new());
-        let settles = Group::new(Settles::new(&access, deadline, &statements, bell.clone(), &bound));
+        let settles = Batcher::new(Settles::new(&access, deadline, &statements, bell.clone(), &bound));
         let claims = [(); CLAIM_LANES]
-            .map(|()| Group::new(Claims::new(&access, deadline, &statements, settles.clone(), bell.clone(), &bound)));
-        let leases = Group::new(Leases::new(&access, deadline, &statements, settles.clone(), &bound));
-        let waiting = Group::new(Waiting::new(&access, deadline, &statements));
+            .map(|()| Batcher::new(Claims::new(&access, deadline, &statements, settles.clone(), bell.clone(), &bound)));
+        let leases = Batcher::new(Leases::new(&access, deadline, &statements, settles.clone(), &bound));
+        let waiting = Batcher::new(Waiting::new(&access, deadline, &statements));
         let ear = Ear::new(access.clone(), statements.channel.clone());
         let purge = Purge::new(access.clone(), &statements, purge_every);
         let enlistment = Enlistment::new(Dialect::Postgres, statements.complete.clone());
@@ -172,7 +172,7 @@ impl PostgresStore {
 }
 
 impl Shared {
-    fn claims_of(&self, key: &EventKey) -> &Group<Claims> {
+    fn claims_of(&self, key: &EventKey) -> &Batcher<Claims> {
         &self.claims[xxh3_64(key.as_str().as_bytes()) as usize % CLAIM_LANES]
     }
 }

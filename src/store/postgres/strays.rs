@@ -11,8 +11,8 @@ use super::settles::Settles;
 use super::text::milliseconds;
 use crate::EventKey;
 use crate::store::ClaimToken;
-use crate::store::group::Group;
-use crate::store::handed::PutBack;
+use crate::store::batcher::Batcher;
+use crate::store::in_transit::PutBack;
 use crate::store::queue::Leased;
 
 /// Between two looks, at first; and at the most.
@@ -36,7 +36,7 @@ pub(super) struct Strays {
 struct Shared {
     lane: Arc<Lane>,
     sql: Arc<str>,
-    settles: Group<Settles>,
+    settles: Batcher<Settles>,
     searches: Mutex<Searches>,
 }
 
@@ -59,7 +59,7 @@ struct Search {
 }
 
 impl Strays {
-    pub(super) fn new(lane: Arc<Lane>, statements: &Statements, settles: Group<Settles>) -> Self {
+    pub(super) fn new(lane: Arc<Lane>, statements: &Statements, settles: Batcher<Settles>) -> Self {
         let (sql, searches) = (statements.strays.clone(), Mutex::default());
         Self { shared: Arc::new(Shared { lane, sql, settles, searches }) }
     }

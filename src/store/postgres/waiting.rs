@@ -11,7 +11,7 @@ use super::fault::Fault;
 use super::lane::{Lane, Sheet, place};
 use super::schema::Statements;
 use crate::EventKey;
-use crate::store::group::{Answers, Engine};
+use crate::store::batcher::{Answers, BatchHandler};
 use crate::store::{Claim, ClaimRequest, ClaimToken, Fingerprint, StoreError};
 
 /// Answers what a receiver asks that limits how many events are waiting, on a connection of its own: handlers that have taken all of
@@ -60,7 +60,7 @@ impl Waiting {
     }
 }
 
-impl Engine for Waiting {
+impl BatchHandler for Waiting {
     type Question = Question;
     type Answer = Told;
 
@@ -90,7 +90,7 @@ impl Engine for Waiting {
         batch.iter().map(told).map(|told| told.map_err(StoreError::from)).collect()
     }
 
-    fn unheard(&self, _: Question, _: Told) {}
+    fn on_abandoned(&self, _: Question, _: Told) {}
 }
 
 impl Peek {

@@ -13,7 +13,7 @@ use super::record::{self, Record, State, milliseconds};
 use super::replicas::Replicas;
 use super::script::{self, Call, Flags, Script};
 use super::{RedisPool, RedisStoreBuilder};
-use crate::store::group::Group;
+use crate::store::batcher::Batcher;
 use crate::store::{Claim, ClaimRequest, Completion, Ending, Fingerprint, Hold, Store, StoreError, StoreFuture};
 use crate::{EventKey, telemetry};
 
@@ -26,7 +26,7 @@ use crate::{EventKey, telemetry};
 pub struct RedisStore {
     pub(super) shared: Arc<Shared>,
     /// One for each lane.
-    acceptors: Arc<[Group<Acceptor>]>,
+    acceptors: Arc<[Batcher<Acceptor>]>,
 }
 
 pub(super) struct Shared {
@@ -63,12 +63,12 @@ impl RedisStore {
 
     pub(super) fn from_parts(shared: Shared) -> Self {
         let shared = Arc::new(shared);
-        let acceptors = shared.lanes.iter().map(|_| Group::new(Acceptor::new(shared.clone()))).collect();
+        let acceptors = shared.lanes.iter().map(|_| Batcher::new(Acceptor::new(shared.clone()))).collect();
         Self { shared, acceptors }
     }
 
     /// The one that accepts the event of this claim, together with others of its lane.
-    pub(super) fn acceptor(&self, claim: &str) -> &Group<Acceptor> {
+    pub(super) fn acceptor(&self, claim: &str) -> &Batcher<Acceptor> {
         &self.acceptors[self.shared.lane_number(claim)]
     }
 }

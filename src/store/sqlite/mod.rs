@@ -1,38 +1,37 @@
 //! The embedded store that survives: one SQLite file, for every process on one machine.
 //!
-//! Concurrent questions are gathered into batches. A batch reads the rows of its keys, decides every question in turn, and writes
-//! the rows that changed: one statement, one transaction, one flush to disk for all. A row is written on condition that it still
-//! has the version that was read, so nothing has to be locked in between. What needs no write, a duplicate above all, is answered
-//! by reading, which in WAL mode waits for nobody.
+//! Concurrent calls are gathered into batches. A batch reads the rows of its keys, decides every call in turn, and
+//! writes the rows that changed: one statement, one transaction, one flush to disk for all. A row is written on
+//! condition that it still has the version that was read, so that no lock is held in between. A call that needs no
+//! write, a duplicate above all, is answered by reading, which in WAL mode waits for no writer.
 //!
 //! ```text
-//! store ─┬─ group ── writer   one batch at a time, on a connection of the store's own
-//!        │             ├───── plan        questions + rows → answers + changed rows
-//!        │             │        ├─ record what one claim, renewal, completion or release makes of one row
-//!        │             │        └─ queued the same, and acceptance, retry and burial, for a row of the inbox
-//!        │             └───── statements  the texts: read, write, keep, purge, complete
-//! inbox ─┼─ leases ─ writer   what is due: looked for by the reader, picked and taken in one transaction
-//!        │             └───── picking     which events those are, by their kinds and the order of time
-//!        ├─ operating, writer what operators change, a thousand at a time
-//!        └─ viewing, reader   what they look at, on a second connection; on a third what may take long
+//! store ─┬─ writer ─┬─ plan        a batch of operations + rows → replies + changed rows
+//!        │          │    └─ record the row of one key, and what an operation makes of it by the rules of `store::record`
+//!        │          └─ statements  the texts, from `statements.sql` and `schema.sql`
+//! queue ─┼─ lease ─── pick         which due events a lease takes, by their kinds and the order of time
+//!        └─ operators              queries and changes, a thousand events at a time
+//! connection                       one that writes; one to look for due events; one for queries that may take long
 //! ```
 //!
-//! # The inbox
+//! # The queue
 //!
-//! An event of the [inbox](crate::queue) is a row of the same table, with a number in the order of arrival; one that a worker has
-//! leased is a running claim like any other. What is large, or of no interest to claims, is elsewhere:
+//! An event of the [queue](crate::queue) is a row of the same table, with a number in the order of arrival; an event
+//! that a worker has leased is a running claim like any other. Columns that are large, or of no interest to claims, are
+//! in other tables:
 //!
 //! | table | holds |
 //! |---|---|
 //! | `webhook_events` | a row per event: claim, state, when it is due, its order, its log of failed attempts |
-//! | `webhook_events_parcels` | head and body of every event of the inbox, written with it in one transaction |
+//! | `webhook_events_parcels` | head and body of every queued event, written with it in one transaction |
 //! | `webhook_events_applied` | the highest sequence that was completed of each resource, for good |
-//! | `webhook_events_gone` | the highest arrival among the events that are gone, so that no number is given twice |
+//! | `webhook_events_gone` | the highest arrival among deleted events, so that no number is given twice |
 //!
-//! Triggers keep them in step, whoever changes a row: a parcel goes with its event, a completion is noted down as applied, even
-//! one in a handler's transaction, and an event that ends lets the next of its order go on.
+//! Triggers keep them in step, whichever program changes a row: a request is deleted with its event, a completion is
+//! noted as applied, even one in a handler's transaction, and the end of an event makes the next one of its order
+//! leasable.
 //!
-//! | state | of the inbox | inline |
+//! | state | in the queue | inline |
 //! |---|---|---|
 //! | `accepted` | waiting, until `due_at` on the boot clock | – |
 //! | `running` | leased to a worker | claimed |
@@ -51,28 +50,19 @@
 //! # }
 //! ```
 
-mod bodies;
 mod builder;
-mod connect;
-mod fault;
-mod inbox;
-mod leases;
-mod leasing;
-mod leaving;
-mod operating;
-mod pick_texts;
-mod picking;
+mod connection;
+mod lease;
+mod operation;
+mod operators;
+mod pick;
 mod plan;
-mod question;
-mod queued;
-mod reader;
+mod queue;
 mod record;
-mod schema;
 mod statements;
 mod store;
 mod table;
 mod time;
-mod viewing;
 mod writer;
 
 pub use self::{builder::SqliteStoreBuilder, statements::COMPLETE_SQL, store::SqliteStore};

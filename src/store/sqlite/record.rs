@@ -1,43 +1,37 @@
-//! What each verb makes of one row. No SQL here: the rows of a batch are read, changed by these functions, and written back.
+//! Rows of the table: how one is read, and how a verb changes it.
 
 use std::sync::Arc;
 
-use super::question::{Answer, Bid, Done, Question, Verb};
-use super::queued::{self, Queued};
-use super::time::Now;
-use crate::store::queue::StoredRequest;
-use crate::store::{Claim, ClaimToken, Fingerprint, Hold};
+use sqlx::Row as _;
+use sqlx::sqlite::SqliteRow;
 
-/// How long there is a trace of a claim that was released, or that lapsed and that nobody came back for: its attempts go on
-/// being counted. In milliseconds.
+use super::operation::{Operation, Reply};
+use super::time::Now;
+use crate::clock::unix_millis;
+use crate::store::queue::{StoredRequest, log};
+use crate::store::record::{self, State, Verb};
+use crate::store::{Claim, ClaimToken, Fingerprint};
+
+/// How long a claim that was released, or that lapsed and was not taken over, leaves a trace, so that its attempts go
+/// on being counted. In milliseconds.
 const TRACE_KEPT: i64 = 24 * 3600 * 1000;
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum State {
-    /// Waiting in the inbox.
-    Accepted,
-    Running,
-    Completed,
-    /// Given up. In the inbox, a dead letter.
-    Failed,
-    Released,
-}
+/// When a waiting, running or dead event expires.
+const NEVER: i64 = i64::MAX;
 
-impl State {
-    const ALL: [Self; 5] = [Self::Accepted, Self::Running, Self::Completed, Self::Failed, Self::Released];
+/// The due time of an event that became due in another boot: before everything that became due in this one.
+const BEFORE_THE_BOOT: i64 = -1;
 
-    pub(super) const fn as_str(self) -> &'static str {
-        match self {
-            Self::Accepted => "accepted",
-            Self::Running => "running",
-            Self::Completed => "completed",
-            Self::Failed => "failed",
-            Self::Released => "released",
-        }
-    }
+const STATES: [State; 5] = [State::Waiting, State::Running, State::Completed, State::Failed, State::Released];
 
-    pub(super) fn parse(text: &str) -> Option<Self> {
-        Self::ALL.into_iter().find(|state| state.as_str() == text)
+/// The state as it is stored.
+pub(super) const fn stored_state(state: State) -> &'static str {
+    match state {
+        State::Waiting => "accepted",
+        State::Running => "running",
+        State::Completed => "completed",
+        State::Failed => "failed",
+        State::Released => "released",
     }
 }
 
@@ -46,7 +40,7 @@ impl State {
 pub(super) struct Record {
     pub(super) state: State,
     pub(super) token: ClaimToken,
-    /// On the boot clock. None when it was another boot's, and once the claim is settled.
+    /// On the boot clock. `None` if it was another boot's, and once the claim is settled.
     pub(super) lease_until: Option<i64>,
     pub(super) received_at: i64,
     pub(super) processed_at: Option<i64>,
@@ -55,148 +49,224 @@ pub(super) struct Record {
     pub(super) fingerprint: Fingerprint,
     pub(super) event_type: Option<Arc<str>>,
     pub(super) expires_at: i64,
-    /// One more with every write, so that nobody writes upon what they have not read.
+    /// One more with every write, so that a writer overwrites only what it has read.
     pub(super) version: i64,
-    /// None of an event that is run inline.
+    /// `None` for an event that is run inline.
     pub(super) queued: Option<Queued>,
 }
 
-/// An answer, and the record as it is to be from now on, if it changes.
-pub(super) type Decision = (Answer, Option<Record>);
-
-/// Decides one question about a key of which this is stored.
-pub(super) fn decide(stored: Option<&Record>, question: &Question, now: &Now) -> Decision {
-    let stored = stored.filter(|record| !record.is_over(now));
-    let token = question.token;
-    let queued = stored.filter(|record| record.queued.is_some());
-    match (&question.verb, queued) {
-        (Verb::Claim(bid), Some(record)) => queued::claim(record, bid),
-        (Verb::Renew(bid), Some(record)) => queued::renew(record, token, bid, now),
-        (Verb::Complete(_, done), Some(record)) => queued::complete(record, token, done, now),
-        (Verb::Release, Some(record)) => queued::release(record, token),
-        (Verb::Start(bid), Some(record)) => queued::start(record, token, bid, now),
-        (Verb::Accept(bid, _), Some(record)) => queued::accept(record, token, bid),
-        (Verb::Retry(after, reason), Some(record)) => queued::retry(record, token, *after, reason, now),
-        (Verb::Bury(reason), Some(record)) => queued::bury(record, token, reason, now),
-        (Verb::Claim(bid), None) => claim(stored, token, bid, now),
-        (Verb::Renew(bid), None) => renew(stored, token, bid, now),
-        (Verb::Complete(bid, done), None) => complete(stored, token, bid, done, now),
-        (Verb::Release, None) => release(stored, token, now),
-        (Verb::Accept(bid, parcel), None) => accept(stored, token, bid, parcel, now),
-        (Verb::Start(_) | Verb::Retry(..) | Verb::Bury(_), None) => LOST,
-    }
+/// The columns of a queued event.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Queued {
+    pub(super) arrival: Arrival,
+    /// On the boot clock: when the event is due, while it waits; since when it had been due, while it is leased. `None`
+    /// if that was in another boot.
+    pub(super) due_at: Option<i64>,
+    /// Whether the handler was started in the last attempt that the worker permits.
+    pub(super) started: bool,
+    /// The text to append to the log after the time at which the attempt began: when it ended, and why.
+    pub(super) failure: Option<Arc<str>>,
+    /// The request of an event that has only just arrived.
+    pub(super) request: Option<Arc<StoredRequest>>,
 }
 
-fn claim(stored: Option<&Record>, token: ClaimToken, bid: &Bid, now: &Now) -> Decision {
-    let same_body = stored.is_some_and(|record| record.fingerprint == bid.fingerprint);
-    let (attempts, received_at) = match stored {
-        None => (1, now.wall),
-        Some(record) => match record.state {
-            State::Completed | State::Failed => return (Answer::Claim(Claim::Completed { same_body }), None),
-            State::Running if record.token == token => (record.attempts, record.received_at),
-            State::Running if !record.has_lapsed(now) => return (Answer::Claim(Claim::InFlight { same_body }), None),
-            State::Running | State::Released | State::Accepted => {
-                (record.attempts.saturating_add(1), record.received_at)
-            }
-        },
-    };
-    let taken = Record { attempts, received_at, ..Record::running(token, bid, now) };
-    (Answer::Claim(Claim::Fresh { attempt: Some(attempts) }), Some(taken))
+/// An event's number in the order of arrival.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Arrival {
+    Known(i64),
+    /// So many after the first of its batch, whose number is found out under the write lock.
+    After(i64),
 }
 
-/// Free to keep, if it is free to claim.
-fn accept(stored: Option<&Record>, token: ClaimToken, bid: &Bid, parcel: &Arc<StoredRequest>, now: &Now) -> Decision {
-    match claim(stored, token, bid, now) {
-        (Answer::Claim(Claim::Fresh { .. }), _) => {
-            (Answer::Claim(Claim::Fresh { attempt: None }), Some(queued::arrived(token, bid, parcel, now)))
+impl Arrival {
+    pub(super) const fn number(self, first: i64) -> i64 {
+        match self {
+            Self::Known(number) => number,
+            Self::After(others) => first + others,
         }
-        taken => taken,
     }
-}
-
-fn renew(stored: Option<&Record>, token: ClaimToken, bid: &Bid, now: &Now) -> Decision {
-    let renewed = Record::running(token, bid, now);
-    match stored {
-        None => held(renewed),
-        Some(record) if record.is_held_by(token) => {
-            held(Record { lease_until: renewed.lease_until, expires_at: renewed.expires_at, ..record.clone() })
-        }
-        Some(_) => LOST,
-    }
-}
-
-fn complete(stored: Option<&Record>, token: ClaimToken, bid: &Bid, done: &Done, now: &Now) -> Decision {
-    let record = match stored {
-        None => Record::running(token, bid, now),
-        Some(record) if record.is_held_by(token) => record.clone(),
-        Some(record) if record.is_completed() && record.token == token => return HELD_ALREADY,
-        Some(_) => return LOST,
-    };
-    held(Record {
-        state: if done.failed { State::Failed } else { State::Completed },
-        lease_until: None,
-        processed_at: Some(now.wall),
-        summary: Some(done.summary.clone()),
-        expires_at: now.wall + done.retention,
-        ..record
-    })
-}
-
-fn release(stored: Option<&Record>, token: ClaimToken, now: &Now) -> Decision {
-    match stored {
-        // As good as released. Not lost: nobody else has it, and it was not completed.
-        None => HELD_ALREADY,
-        Some(record) if record.is_held_by(token) => held(Record {
-            state: State::Released,
-            lease_until: None,
-            expires_at: now.wall + TRACE_KEPT,
-            ..record.clone()
-        }),
-        Some(record) if record.state == State::Released && record.token == token => HELD_ALREADY,
-        Some(_) => LOST,
-    }
-}
-
-pub(super) const LOST: Decision = (Answer::Settled(Hold::Lost), None);
-pub(super) const HELD_ALREADY: Decision = (Answer::Settled(Hold::Held), None);
-
-pub(super) fn held(record: Record) -> Decision {
-    (Answer::Settled(Hold::Held), Some(record))
 }
 
 impl Record {
+    /// Reads a row. Fails if another program wrote it.
+    pub(super) fn read(row: &SqliteRow, now: &Now) -> Result<Self, sqlx::Error> {
+        let same_boot = row.try_get::<&str, _>("boot")? == &*now.boot;
+        let state: &str = row.try_get("state")?;
+        let queued = match row.try_get::<Option<i64>, _>("arrival")? {
+            None => None,
+            Some(arrival) => Some(Queued {
+                arrival: Arrival::Known(arrival),
+                due_at: row.try_get::<Option<i64>, _>("due_at")?.filter(|_| same_boot),
+                started: row.try_get::<Option<bool>, _>("handler_started")?.unwrap_or_default(),
+                failure: None,
+                request: None,
+            }),
+        };
+        Ok(Self {
+            state: STATES.into_iter().find(|known| stored_state(*known) == state).ok_or_else(|| unknown("state"))?,
+            token: token(row)?,
+            lease_until: row.try_get::<Option<i64>, _>("lease_until")?.filter(|_| same_boot),
+            received_at: row.try_get("received_at")?,
+            processed_at: None,
+            attempts: row.try_get::<i64, _>("attempts")?.try_into().map_err(|_| unknown("number of attempts"))?,
+            summary: None,
+            fingerprint: fingerprint(row)?,
+            event_type: row.try_get::<Option<&str>, _>("event_type")?.map(Into::into),
+            expires_at: row.try_get("expires_at")?,
+            version: row.try_get("version")?,
+            queued,
+        })
+    }
+
     /// A first claim.
-    pub(super) fn running(token: ClaimToken, bid: &Bid, now: &Now) -> Self {
+    fn claimed(operation: &Operation, now: &Now) -> Self {
         Self {
             state: State::Running,
-            token,
-            lease_until: Some(now.lease + bid.lease),
+            token: operation.token,
+            lease_until: Some(now.lease + operation.lease),
             received_at: now.wall,
             processed_at: None,
             attempts: 1,
             summary: None,
-            fingerprint: bid.fingerprint,
-            event_type: bid.event_type.clone(),
-            expires_at: now.wall + bid.lease + TRACE_KEPT,
+            fingerprint: operation.fingerprint,
+            event_type: operation.event_type.clone(),
+            expires_at: now.wall + operation.lease + TRACE_KEPT,
             version: 0,
             queued: None,
         }
     }
 
-    pub(super) fn is_held_by(&self, token: ClaimToken) -> bool {
-        self.state == State::Running && self.token == token
+    /// An event that arrives in the queue.
+    fn enqueued(operation: &Operation, now: &Now) -> Self {
+        let request = operation.request.clone();
+        Self {
+            state: State::Waiting,
+            lease_until: None,
+            received_at: request.as_ref().map_or(now.wall, |request| unix_millis(request.received_at)),
+            attempts: 0,
+            expires_at: NEVER,
+            queued: Some(Queued {
+                arrival: Arrival::After(0),
+                due_at: Some(now.lease),
+                started: false,
+                failure: None,
+                request,
+            }),
+            ..Self::claimed(operation, now)
+        }
     }
 
-    fn is_completed(&self) -> bool {
-        matches!(self.state, State::Completed | State::Failed)
+    fn as_found_by(&self, operation: &Operation, now: &Now) -> record::Record {
+        record::Record {
+            state: self.state,
+            is_queued: self.queued.is_some(),
+            is_own: self.token == operation.token,
+            same_body: self.fingerprint == operation.fingerprint,
+            has_lapsed: self.lease_until.is_none_or(|until| until <= now.lease),
+        }
     }
 
-    fn has_lapsed(&self, now: &Now) -> bool {
-        self.lease_until.is_none_or(|until| until <= now.lease)
-    }
-
-    /// As if it had never been. Not so a running claim, which only another claim ends.
+    /// Whether the record is as if it had never been. Not so a running claim, which only another claim ends.
     fn is_over(&self, now: &Now) -> bool {
         self.state != State::Running && self.expires_at <= now.wall
     }
+
+    fn due_at(mut self, due_at: Option<i64>) -> Self {
+        self.queued.iter_mut().for_each(|queued| queued.due_at = due_at);
+        self
+    }
+
+    fn started(mut self, started: bool) -> Self {
+        self.queued.iter_mut().for_each(|queued| queued.started = started);
+        self
+    }
+
+    fn failed(mut self, reason: &str, now: &Now) -> Self {
+        let failure = format!("{} {}\n", now.wall, log::escaped(reason));
+        self.queued.iter_mut().for_each(|queued| queued.failure = Some(failure.as_str().into()));
+        self
+    }
+}
+
+/// Decides one operation on a key under which `stored` was found: the reply, and the record as it is from now on, if it
+/// changes.
+pub(super) fn decide(stored: Option<&Record>, operation: &Operation, now: &Now) -> (Reply, Option<Record>) {
+    let stored = stored.filter(|record| !record.is_over(now));
+    let found = stored.map(|record| record.as_found_by(operation, now));
+    match operation.verb {
+        Verb::Claim => match record::claim(found) {
+            Claim::Fresh { .. } => {
+                let record = changed(stored, operation, now);
+                (Reply::Claim(Claim::Fresh { attempt: Some(record.attempts) }), Some(record))
+            }
+            taken => (Reply::Claim(taken), None),
+        },
+        Verb::Enqueue => {
+            let (claim, changes) = record::enqueue(found);
+            (Reply::Claim(claim), changes.then(|| changed(stored, operation, now)))
+        }
+        verb => {
+            let (hold, changes) = record::settle(found, verb);
+            (Reply::Hold(hold), changes.then(|| changed(stored, operation, now)))
+        }
+    }
+}
+
+/// The record after an operation that changes it.
+fn changed(stored: Option<&Record>, operation: &Operation, now: &Now) -> Record {
+    let claimed = Record::claimed(operation, now);
+    let record = stored.cloned().unwrap_or_else(|| claimed.clone());
+    let unleased = Record { lease_until: None, ..record.clone() };
+    let text = operation.text.clone();
+    match (operation.verb, &record.queued) {
+        (Verb::Claim, _) => {
+            // A repeated claim is the same attempt.
+            let goes_on = stored.is_none() || record.state == State::Running && record.token == operation.token;
+            let attempts = if goes_on { record.attempts } else { record.attempts.saturating_add(1) };
+            Record { attempts, received_at: record.received_at, ..claimed }
+        }
+        (Verb::Enqueue, _) => Record::enqueued(operation, now),
+        (Verb::Renew | Verb::Start, None) => {
+            Record { lease_until: claimed.lease_until, expires_at: claimed.expires_at, ..record }
+        }
+        (Verb::Renew, Some(_)) => Record { lease_until: claimed.lease_until, ..record },
+        (Verb::Start, Some(_)) => Record { lease_until: claimed.lease_until, ..record }.started(true),
+        (Verb::Fail | Verb::Bury, Some(_)) => {
+            let (state, processed_at) = (State::Failed, Some(now.wall));
+            let buried = Record { state, processed_at, summary: Some(text.clone()), expires_at: NEVER, ..unleased };
+            buried.due_at(None).failed(&text, now)
+        }
+        (Verb::Complete | Verb::Fail | Verb::Bury, _) => {
+            let state = if operation.verb == Verb::Complete { State::Completed } else { State::Failed };
+            let (processed_at, expires_at) = (Some(now.wall), now.wall + operation.time);
+            Record { state, processed_at, summary: Some(text), expires_at, ..unleased }.due_at(None)
+        }
+        (Verb::Release | Verb::Retry, None) => {
+            Record { state: State::Released, expires_at: now.wall + TRACE_KEPT, ..unleased }
+        }
+        // Back to where it was, as if it had never been leased: due since when it was due before.
+        (Verb::Release, Some(queued)) => {
+            let due_at = queued.due_at.unwrap_or(BEFORE_THE_BOOT);
+            let (state, attempts) = (State::Waiting, record.attempts.saturating_sub(1));
+            Record { state, attempts, ..unleased }.due_at(Some(due_at)).started(false)
+        }
+        (Verb::Retry, Some(_)) => {
+            let due_at = now.lease + operation.time;
+            Record { state: State::Waiting, ..unleased }.due_at(Some(due_at)).failed(&text, now)
+        }
+    }
+}
+
+pub(super) fn token(row: &SqliteRow) -> Result<ClaimToken, sqlx::Error> {
+    let bytes = row.try_get::<&[u8], _>("token")?.try_into().map_err(|_| unknown("token"))?;
+    Ok(ClaimToken::from_bytes(bytes))
+}
+
+pub(super) fn fingerprint(row: &SqliteRow) -> Result<Fingerprint, sqlx::Error> {
+    Ok(Fingerprint::from_u64(row.try_get::<i64, _>("fingerprint")?.cast_unsigned()))
+}
+
+/// The error for a column that another program wrote.
+pub(super) fn unknown(what: &str) -> sqlx::Error {
+    sqlx::Error::Decode(format!("a row has an unknown {what}").into())
 }

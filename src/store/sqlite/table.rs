@@ -3,12 +3,12 @@ use std::fmt;
 use crate::key::LONGEST_PART;
 use crate::{ConfigError, ConfigErrorKind};
 
-/// A table's name, which is only ever pasted quoted.
+/// A table's name. Statements contain it quoted.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Table(Box<str>);
 
-/// The name with something appended, for its indexes.
-pub(super) struct Suffixed<'a>(&'a Table, &'static str);
+/// The name with a suffix, for its indexes and triggers.
+pub(super) struct Suffixed<'a>(&'a Table, &'a str);
 
 impl Table {
     pub(super) const DEFAULT: &'static str = "webhook_events";
@@ -32,12 +32,12 @@ impl Table {
         Ok(Self(name.into()))
     }
 
-    /// As it was given, not quoted.
+    /// The name as it was given, not quoted.
     pub(super) fn name(&self) -> &str {
         &self.0
     }
 
-    pub(super) fn suffixed(&self, suffix: &'static str) -> Suffixed<'_> {
+    pub(super) fn suffixed<'a>(&'a self, suffix: &'a str) -> Suffixed<'a> {
         Suffixed(self, suffix)
     }
 }
@@ -48,7 +48,7 @@ impl Default for Table {
     }
 }
 
-/// Quoted, as it stands in a statement.
+/// Writes the name quoted, as it stands in a statement.
 impl fmt::Display for Table {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.suffixed("").fmt(f)

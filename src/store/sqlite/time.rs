@@ -6,21 +6,22 @@ use std::time::{Duration, Instant, SystemTime};
 
 use crate::clock::{Clock, LONGEST, SystemClock};
 
-/// One reading of both, in milliseconds.
+/// One reading of both clocks, in milliseconds.
 #[derive(Clone, Debug)]
 pub(super) struct Now {
     /// Since the Unix epoch.
     pub(super) wall: i64,
     /// Since the boot.
     pub(super) lease: i64,
-    /// Which boot: a lease of another one has lapsed with the process that held it.
+    /// The id of the boot. A lease of another boot has lapsed with the process that held it.
     pub(super) boot: Arc<str>,
 }
 
 /// Reads both clocks.
 ///
-/// The boot clock is the same for every process on the machine, no jump of the wall clock moves it, and it runs on while the machine
-/// sleeps. Where it cannot be read, a store counts on from the wall clock's time at which it was opened.
+/// The boot clock is the same for every process on the machine, no jump of the wall clock moves it, and it runs on
+/// while the machine sleeps. Where it cannot be read, a store counts on from the wall clock's time at which it was
+/// opened.
 pub(super) struct Times {
     clock: Arc<dyn Clock>,
     boot: Arc<str>,
@@ -31,7 +32,7 @@ pub(super) struct Times {
 }
 
 impl Times {
-    /// On the machine's own clocks, or on an injected one.
+    /// Reads the machine's own clocks, or an injected one.
     pub(super) fn new(injected: Option<Arc<dyn Clock>>) -> Self {
         let by_kernel = injected.is_none();
         let clock = injected.unwrap_or_else(|| Arc::new(SystemClock));
@@ -48,7 +49,7 @@ impl Times {
         Now { wall: unix_millis(self.clock.now()), lease, boot: self.boot.clone() }
     }
 
-    /// The boot of now.
+    /// The id of the current boot.
     pub(super) fn boot(&self) -> &Arc<str> {
         &self.boot
     }
@@ -58,9 +59,30 @@ impl Times {
     }
 }
 
-/// The duration in milliseconds, rounded up; ten years at most, so that it can be added to any time.
+/// Converts a duration to milliseconds, rounded up, and to ten years at the most, so that it can be added to any time.
 pub(super) fn millis(duration: Duration) -> i64 {
     duration.min(LONGEST).as_nanos().div_ceil(1_000_000) as i64
+}
+
+/// How long heads and bodies of completed events are kept: milliseconds from the completion on, or as long as the
+/// record.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct BodyRetention(Option<i64>);
+
+impl BodyRetention {
+    pub(super) fn of(time: Duration) -> Self {
+        Self(Some(millis(time)))
+    }
+
+    /// Whether the statement that completes an event removes its body.
+    pub(super) fn end_at_once(self) -> bool {
+        self.0 == Some(0)
+    }
+
+    /// The time on the wall clock up to which the bodies of completed events are gone; `None`, if none are.
+    pub(super) fn gone_by(self, now: &Now) -> Option<i64> {
+        self.0.map(|kept| now.wall - kept)
+    }
 }
 
 fn unix_millis(time: SystemTime) -> i64 {

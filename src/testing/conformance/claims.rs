@@ -1,7 +1,7 @@
-//! What a claim is answered.
+//! The answers to a claim.
 
 use super::Harness;
-use super::bench::{Bench, COMPLETED, Caller, FRESH, IN_FLIGHT, LONG};
+use super::fixture::{COMPLETED, Caller, FRESH, Fixture, IN_FLIGHT, LONG};
 use crate::store::{Claim, Completion, Fingerprint, Hold};
 
 use Caller::{First, Second};
@@ -20,24 +20,24 @@ pub async fn run(harness: &impl Harness) {
     attempts_are_counted_if_at_all(harness).await;
 }
 
-/// A key that nobody claimed is free.
+/// A key that was never claimed is free.
 pub async fn first_claim_is_fresh(harness: &impl Harness) {
-    let event = Bench::new("first_claim_is_fresh", harness).await;
+    let event = Fixture::new("first_claim_is_fresh", harness).await;
     event.claims(First, FRESH).await;
 }
 
 /// A key that another token holds is in flight, however often one asks.
 pub async fn second_claim_is_in_flight(harness: &impl Harness) {
-    let event = Bench::new("second_claim_is_in_flight", harness).await;
+    let event = Fixture::new("second_claim_is_in_flight", harness).await;
     event.claims(First, FRESH).await;
     event.claims(Second, IN_FLIGHT).await;
     event.claims(Second, IN_FLIGHT).await;
     event.completes(First, Hold::Held).await;
 }
 
-/// A completed key is completed to everybody else.
+/// A completed key is completed to every other token.
 pub async fn completed_event_is_completed(harness: &impl Harness) {
-    let event = Bench::new("completed_event_is_completed", harness).await;
+    let event = Fixture::new("completed_event_is_completed", harness).await;
     event.claims(First, FRESH).await;
     event.completes(First, Hold::Held).await;
     event.claims(Second, COMPLETED).await;
@@ -46,7 +46,7 @@ pub async fn completed_event_is_completed(harness: &impl Harness) {
 
 /// An event that was given up must not run again either.
 pub async fn failed_event_is_completed(harness: &impl Harness) {
-    let event = Bench::new("failed_event_is_completed", harness).await;
+    let event = Fixture::new("failed_event_is_completed", harness).await;
     event.claims(First, FRESH).await;
     event.completes_with(&Completion::failed("no such account: \"☃\"", LONG), First, Hold::Held).await;
     event.claims(Second, COMPLETED).await;
@@ -54,16 +54,16 @@ pub async fn failed_event_is_completed(harness: &impl Harness) {
 
 /// A claim whose reply was lost is repeated under its token, and must not lock itself out.
 pub async fn own_token_is_fresh_again(harness: &impl Harness) {
-    let event = Bench::new("own_token_is_fresh_again", harness).await;
+    let event = Fixture::new("own_token_is_fresh_again", harness).await;
     event.claims(First, FRESH).await;
     event.claims(First, FRESH).await;
     event.claims(Second, IN_FLIGHT).await;
     event.completes(First, Hold::Held).await;
 }
 
-/// One's own token holds a claim, not a completed record.
+/// A completed event is completed even to the token that completed it.
 pub async fn own_token_sees_its_completion(harness: &impl Harness) {
-    let event = Bench::new("own_token_sees_its_completion", harness).await;
+    let event = Fixture::new("own_token_sees_its_completion", harness).await;
     event.claims(First, FRESH).await;
     event.completes(First, Hold::Held).await;
     event.claims(First, COMPLETED).await;
@@ -71,7 +71,7 @@ pub async fn own_token_sees_its_completion(harness: &impl Harness) {
 
 /// A release frees the key, for the same token too.
 pub async fn released_event_is_fresh_again(harness: &impl Harness) {
-    let event = Bench::new("released_event_is_fresh_again", harness).await;
+    let event = Fixture::new("released_event_is_fresh_again", harness).await;
     event.claims(First, FRESH).await;
     event.releases(First, Hold::Held).await;
     event.claims(Second, FRESH).await;
@@ -82,7 +82,7 @@ pub async fn released_event_is_fresh_again(harness: &impl Harness) {
 
 /// `same_body` compares with the body of the running claim.
 pub async fn other_body_is_noticed_in_flight(harness: &impl Harness) {
-    let event = Bench::new("other_body_is_noticed_in_flight", harness).await;
+    let event = Fixture::new("other_body_is_noticed_in_flight", harness).await;
     let [one, other] = bodies(&event);
     event.claims_body(one, First, FRESH).await;
     event.claims_body(one, Second, IN_FLIGHT).await;
@@ -96,7 +96,7 @@ pub async fn other_body_is_noticed_in_flight(harness: &impl Harness) {
 
 /// `same_body` compares with the body that was completed.
 pub async fn other_body_is_noticed_when_completed(harness: &impl Harness) {
-    let event = Bench::new("other_body_is_noticed_when_completed", harness).await;
+    let event = Fixture::new("other_body_is_noticed_when_completed", harness).await;
     let [one, other] = bodies(&event);
     event.claims_body(one, First, FRESH).await;
     event.completes_body(one, First, Hold::Held).await;
@@ -107,7 +107,7 @@ pub async fn other_body_is_noticed_when_completed(harness: &impl Harness) {
 /// A store that counts attempts starts at one, counts takeovers, and does not count a repeated claim twice. One that
 /// does not count says `None`.
 pub async fn attempts_are_counted_if_at_all(harness: &impl Harness) {
-    let event = Bench::new("attempts_are_counted_if_at_all", harness).await;
+    let event = Fixture::new("attempts_are_counted_if_at_all", harness).await;
     let lease = harness.lease();
     for (caller, expected) in [(First, 1), (First, 1), (Second, 2)] {
         if caller == Second {
@@ -120,6 +120,6 @@ pub async fn attempts_are_counted_if_at_all(harness: &impl Harness) {
     }
 }
 
-fn bodies<S>(event: &Bench<S>) -> [Fingerprint; 2] {
+fn bodies<S>(event: &Fixture<S>) -> [Fingerprint; 2] {
     [b"one", b"two"].map(|body| Fingerprint::of(&event.key, body))
 }

@@ -1,7 +1,7 @@
-//! What a token that does not hold the claim can do: nothing.
+//! A token that does not hold the claim can change nothing.
 
 use super::Harness;
-use super::bench::{Bench, COMPLETED, Caller, FRESH, IN_FLIGHT, LONG};
+use super::fixture::{COMPLETED, Caller, FRESH, Fixture, IN_FLIGHT, LONG};
 use crate::store::{Hold, Store};
 
 use Caller::{First, Second, Third};
@@ -15,12 +15,12 @@ pub async fn run(harness: &impl Harness) {
     release_never_undoes_a_completion(harness).await;
     overtaken_holder_has_lost(harness).await;
     overtaken_holder_has_lost_after_the_completion(harness).await;
-    what_cannot_be_released_cannot_be_completed(harness).await;
+    token_that_cannot_release_cannot_complete(harness).await;
 }
 
 /// Another token's verbs are `Lost`, and the holder does not notice them.
 pub async fn other_token_cannot_touch_a_running_claim(harness: &impl Harness) {
-    let event = Bench::new("other_token_cannot_touch_a_running_claim", harness).await;
+    let event = Fixture::new("other_token_cannot_touch_a_running_claim", harness).await;
     event.claims(First, FRESH).await;
     everything_is_lost(&event, Second).await;
     event.claims(Third, IN_FLIGHT).await;
@@ -30,7 +30,7 @@ pub async fn other_token_cannot_touch_a_running_claim(harness: &impl Harness) {
 
 /// Another token's verbs are `Lost` on a completed event, which stays completed.
 pub async fn other_token_cannot_touch_a_completed_event(harness: &impl Harness) {
-    let event = Bench::new("other_token_cannot_touch_a_completed_event", harness).await;
+    let event = Fixture::new("other_token_cannot_touch_a_completed_event", harness).await;
     event.claims(First, FRESH).await;
     event.completes(First, Hold::Held).await;
     everything_is_lost(&event, Second).await;
@@ -39,7 +39,7 @@ pub async fn other_token_cannot_touch_a_completed_event(harness: &impl Harness) 
 
 /// After its release a token cannot disturb the next holder.
 pub async fn released_claim_is_lost(harness: &impl Harness) {
-    let event = Bench::new("released_claim_is_lost", harness).await;
+    let event = Fixture::new("released_claim_is_lost", harness).await;
     event.claims(First, FRESH).await;
     event.releases(First, Hold::Held).await;
     event.claims(Second, FRESH).await;
@@ -49,7 +49,7 @@ pub async fn released_claim_is_lost(harness: &impl Harness) {
 
 /// A completion whose reply was lost is repeated and must not look like a loss.
 pub async fn completing_twice_is_held(harness: &impl Harness) {
-    let event = Bench::new("completing_twice_is_held", harness).await;
+    let event = Fixture::new("completing_twice_is_held", harness).await;
     event.claims(First, FRESH).await;
     event.completes(First, Hold::Held).await;
     event.completes(First, Hold::Held).await;
@@ -59,7 +59,7 @@ pub async fn completing_twice_is_held(harness: &impl Harness) {
 
 /// A completed claim is over: its own token can neither release nor renew it.
 pub async fn release_never_undoes_a_completion(harness: &impl Harness) {
-    let event = Bench::new("release_never_undoes_a_completion", harness).await;
+    let event = Fixture::new("release_never_undoes_a_completion", harness).await;
     event.claims(First, FRESH).await;
     event.completes(First, Hold::Held).await;
     event.releases(First, Hold::Lost).await;
@@ -69,7 +69,7 @@ pub async fn release_never_undoes_a_completion(harness: &impl Harness) {
 
 /// A holder that slept through its lease cannot disturb the one that took over.
 pub async fn overtaken_holder_has_lost(harness: &impl Harness) {
-    let event = Bench::new("overtaken_holder_has_lost", harness).await;
+    let event = Fixture::new("overtaken_holder_has_lost", harness).await;
     take_over(harness, &event).await;
     everything_is_lost(&event, First).await;
     event.claims(First, IN_FLIGHT).await;
@@ -80,17 +80,17 @@ pub async fn overtaken_holder_has_lost(harness: &impl Harness) {
 
 /// A late completion is refused when the one that took over was faster.
 pub async fn overtaken_holder_has_lost_after_the_completion(harness: &impl Harness) {
-    let event = Bench::new("overtaken_holder_has_lost_after_the_completion", harness).await;
+    let event = Fixture::new("overtaken_holder_has_lost_after_the_completion", harness).await;
     take_over(harness, &event).await;
     event.completes(Second, Hold::Held).await;
     everything_is_lost(&event, First).await;
     event.claims(Third, COMPLETED).await;
 }
 
-/// A store that lends its claims a statement is asked by a release and then a completion whether that was committed: a token
-/// that neither holds nor has completed the event must not be told that it has.
-pub async fn what_cannot_be_released_cannot_be_completed(harness: &impl Harness) {
-    let event = Bench::new("what_cannot_be_released_cannot_be_completed", harness).await;
+/// A store with an enlistment is asked by a release and then a completion whether a transaction was committed: a token
+/// that neither holds nor has completed the event must not be answered that it has.
+pub async fn token_that_cannot_release_cannot_complete(harness: &impl Harness) {
+    let event = Fixture::new("token_that_cannot_release_cannot_complete", harness).await;
     if event.store.enlistment().is_none() {
         return;
     }
@@ -102,13 +102,13 @@ pub async fn what_cannot_be_released_cannot_be_completed(harness: &impl Harness)
     event.claims(Third, FRESH).await;
 }
 
-async fn take_over<H: Harness>(harness: &H, event: &Bench<H::Store>) {
+async fn take_over<H: Harness>(harness: &H, event: &Fixture<H::Store>) {
     event.claims_for(harness.lease(), First, FRESH).await;
     harness.pass(harness.lease() * 2).await;
     event.claims(Second, FRESH).await;
 }
 
-async fn everything_is_lost(event: &Bench<impl Store>, caller: Caller) {
+async fn everything_is_lost(event: &Fixture<impl Store>, caller: Caller) {
     event.renews(LONG, caller, Hold::Lost).await;
     event.completes(caller, Hold::Lost).await;
     event.releases(caller, Hold::Lost).await;

@@ -8,12 +8,12 @@ use crate::store::Store;
 const SEQUENCES: u32 = 8;
 const SEED: u64 = 0x5EED;
 
-/// Gives the checks their stores and their time.
+/// Makes the stores for the checks, and lets time pass.
 pub trait Harness: Send + Sync {
-    /// The store that is checked.
+    /// The store under check.
     type Store: Store;
 
-    /// A new, empty store. All of them are on the clock that [`pass`](Self::pass) moves.
+    /// Creates a new, empty store. All of them are on the clock that [`pass`](Self::pass) moves.
     fn store(&self) -> impl Future<Output = Self::Store> + Send;
 
     /// Lets time pass on the store's clock: turns a manual one, waits for a real one.
@@ -37,7 +37,7 @@ pub trait Harness: Send + Sync {
 ///
 /// # Panics
 ///
-/// If one fails, saying which and how.
+/// If a check fails, with its name and how it failed.
 pub async fn run(harness: &impl Harness) {
     claims::run(harness).await;
     fencing::run(harness).await;

@@ -1,7 +1,7 @@
-//! Which keys are the same, and which are not.
+//! Keys that differ are kept apart.
 
 use super::Harness;
-use super::bench::{Bench, COMPLETED, Caller, FRESH, IN_FLIGHT};
+use super::fixture::{COMPLETED, Caller, FRESH, Fixture, IN_FLIGHT};
 use crate::EventKey;
 use crate::store::Hold;
 
@@ -72,10 +72,10 @@ pub async fn endpoints_are_kept_apart(harness: &impl Harness) {
     apart("endpoints_are_kept_apart", harness, endpoints.map(|endpoint| EventKey::new(endpoint, None, "evt_1"))).await;
 }
 
-/// Claims all keys, completes every other one, and looks whether the rest noticed.
+/// Claims all keys, completes every other one, and checks that the others are still running.
 async fn apart<const N: usize>(check: &'static str, harness: &impl Harness, keys: [EventKey; N]) {
-    let bench = Bench::new(check, harness).await;
-    let events = keys.map(|key| bench.event(key));
+    let fixture = Fixture::new(check, harness).await;
+    let events = keys.map(|key| fixture.event(key));
     for event in &events {
         event.claims(First, FRESH).await;
     }

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use super::Harness;
-use super::bench::{Bench, COMPLETED, Caller, FRESH, IN_FLIGHT, LONG};
+use super::fixture::{COMPLETED, Caller, FRESH, Fixture, IN_FLIGHT, LONG};
 use crate::store::{Completion, Hold};
 
 use Caller::{First, Second};
@@ -25,7 +25,7 @@ pub async fn run(harness: &impl Harness) {
 
 /// Once the lease is over the next claim is fresh.
 pub async fn lapsed_claim_can_be_taken_over(harness: &impl Harness) {
-    let event = Bench::new("lapsed_claim_can_be_taken_over", harness).await;
+    let event = Fixture::new("lapsed_claim_can_be_taken_over", harness).await;
     event.claims_for(harness.lease(), First, FRESH).await;
     event.claims(Second, IN_FLIGHT).await;
     harness.pass(harness.lease() * 2).await;
@@ -33,27 +33,27 @@ pub async fn lapsed_claim_can_be_taken_over(harness: &impl Harness) {
     event.claims(First, IN_FLIGHT).await;
 }
 
-/// The token decides and not the clock: nobody took over, so a renewal brings the claim back.
+/// The token decides and not the clock: until another token takes over, a renewal brings the claim back.
 pub async fn lapsed_claim_can_still_be_renewed(harness: &impl Harness) {
-    let event = Bench::new("lapsed_claim_can_still_be_renewed", harness).await;
+    let event = Fixture::new("lapsed_claim_can_still_be_renewed", harness).await;
     event.claims_for(harness.lease(), First, FRESH).await;
     harness.pass(harness.lease() * 2).await;
     event.renews(LONG, First, Hold::Held).await;
     event.claims(Second, IN_FLIGHT).await;
 }
 
-/// The token decides and not the clock: nobody took over, so the work that was done counts.
+/// The token decides and not the clock: until another token takes over, a completion counts.
 pub async fn lapsed_claim_can_still_be_completed(harness: &impl Harness) {
-    let event = Bench::new("lapsed_claim_can_still_be_completed", harness).await;
+    let event = Fixture::new("lapsed_claim_can_still_be_completed", harness).await;
     event.claims_for(harness.lease(), First, FRESH).await;
     harness.pass(harness.lease() * 2).await;
     event.completes(First, Hold::Held).await;
     event.claims(Second, COMPLETED).await;
 }
 
-/// The token decides and not the clock: nobody took over, so there is something to release.
+/// The token decides and not the clock: until another token takes over, the claim can be released.
 pub async fn lapsed_claim_can_still_be_released(harness: &impl Harness) {
-    let event = Bench::new("lapsed_claim_can_still_be_released", harness).await;
+    let event = Fixture::new("lapsed_claim_can_still_be_released", harness).await;
     event.claims_for(harness.lease(), First, FRESH).await;
     harness.pass(harness.lease() * 2).await;
     event.releases(First, Hold::Held).await;
@@ -62,16 +62,16 @@ pub async fn lapsed_claim_can_still_be_released(harness: &impl Harness) {
 
 /// A renewed claim holds beyond its first lease.
 pub async fn renewal_extends_the_lease(harness: &impl Harness) {
-    let event = Bench::new("renewal_extends_the_lease", harness).await;
+    let event = Fixture::new("renewal_extends_the_lease", harness).await;
     event.claims_for(harness.lease(), First, FRESH).await;
     event.renews(harness.lease() * 8, First, Hold::Held).await;
     harness.pass(harness.lease() * 2).await;
     event.claims(Second, IN_FLIGHT).await;
 }
 
-/// A renewal sets the lease anew, to `lease` from now: it does not add to what was left.
+/// A renewal sets the lease anew, to `lease` from now: the rest of the old lease does not count.
 pub async fn renewal_counts_from_now(harness: &impl Harness) {
-    let event = Bench::new("renewal_counts_from_now", harness).await;
+    let event = Fixture::new("renewal_counts_from_now", harness).await;
     event.claims(First, FRESH).await;
     event.renews(harness.lease(), First, Hold::Held).await;
     harness.pass(harness.lease() * 2).await;
@@ -80,7 +80,7 @@ pub async fn renewal_counts_from_now(harness: &impl Harness) {
 
 /// Claiming again under the same token starts a new lease.
 pub async fn repeated_claim_extends_the_lease(harness: &impl Harness) {
-    let event = Bench::new("repeated_claim_extends_the_lease", harness).await;
+    let event = Fixture::new("repeated_claim_extends_the_lease", harness).await;
     event.claims_for(harness.lease(), First, FRESH).await;
     event.claims_for(harness.lease() * 8, First, FRESH).await;
     harness.pass(harness.lease() * 2).await;
@@ -89,7 +89,7 @@ pub async fn repeated_claim_extends_the_lease(harness: &impl Harness) {
 
 /// A completed event is kept for its retention, whatever the lease was.
 pub async fn completion_outlives_the_lease(harness: &impl Harness) {
-    let event = Bench::new("completion_outlives_the_lease", harness).await;
+    let event = Fixture::new("completion_outlives_the_lease", harness).await;
     event.claims_for(harness.lease(), First, FRESH).await;
     event.completes(First, Hold::Held).await;
     harness.pass(harness.lease() * 2).await;
@@ -99,7 +99,7 @@ pub async fn completion_outlives_the_lease(harness: &impl Harness) {
 
 /// A lease of a millisecond and one of ten years are leases like any other.
 pub async fn extreme_leases_work(harness: &impl Harness) {
-    let event = Bench::new("extreme_leases_work", harness).await;
+    let event = Fixture::new("extreme_leases_work", harness).await;
     let millisecond = Duration::from_millis(1);
     event.claims_for(millisecond, First, FRESH).await;
     event.renews(millisecond, First, Hold::Held).await;

@@ -1,8 +1,8 @@
-//! The behaviour that every [`Store`](crate::store::Store) must have, as checks to run against one's own.
+//! Checks of the behaviour that every [`Store`](crate::store::Store) must have, to run against a store of your own.
 //!
-//! Implement [`Harness`] (how to get an empty store, how to let time pass) and call [`run`] in a test. It goes through
-//! every check in turn and panics at the first that fails, with the check's name, the step, what was expected and what
-//! came. Each theme has a `run` of its own and each check is a function, to be run alone while it is being fixed.
+//! Implement [`Harness`] (how to get an empty store, how to let time pass) and call [`run`] in a test. It runs every
+//! check in turn and panics at the first that fails, with the check's name, the step, the expected and the actual
+//! answer. Each theme has a `run` of its own, and each check is a function that can be called alone.
 //!
 //! ```
 //! use std::time::Duration;
@@ -41,20 +41,19 @@
 //!   third of a second for each, the whole takes about half a minute.
 //! - **No errors.** A [`StoreError`](crate::store::StoreError) fails the check it comes in.
 //!
-//! Not covered, since they differ by design: what `renew`, `complete` and `release` answer for a claim that the store has no
-//! trace of (it was released, or lapsed and was forgotten), durability, behaviour during an outage, what happens when the store is full,
-//! and several processes on one server. The checks call one store from one process.
+//! Not covered, since stores differ by design: the answers of `renew`, `complete` and `release` for a claim that the
+//! store has no trace of (it was released, or lapsed and was forgotten), durability, behaviour during an outage and
+//! when the store is full, and several processes on one server. The checks call one store from one process.
 
-mod bench;
 pub mod claims;
 pub mod fencing;
+mod fixture;
 mod harness;
 pub mod keys;
 pub mod leases;
 mod model;
 pub mod queue;
 pub mod races;
-mod reference;
 pub mod retention;
 
 pub use self::{

@@ -1,13 +1,14 @@
-//! Random sequences of calls, compared with the reference.
+//! Random sequences of calls, compared with a reference: the simplest state machine that answers like a store.
+//!
+//! The reference shares no rule with the stores of this crate, so that a mistake in theirs is not repeated here.
 
 use std::time::Duration;
 
 use super::Harness;
-use super::bench::{Caller, LONG, fail, without_attempt};
-use super::reference::State;
+use super::fixture::{Caller, FRESH, LONG, fail, without_attempt};
 use crate::EventKey;
 use crate::store::{Claim, ClaimRequest, Completion, Fingerprint, Hold, Store, StoreError};
-use crate::testing::split_mix::SplitMix;
+use crate::testing::replay::SplitMix;
 
 const CHECK: &str = "model";
 const EVENTS: usize = 3;
@@ -15,8 +16,8 @@ const STEPS: usize = 32;
 /// Short waits between two long ones: together half a lease, so that none ends by them.
 const SHORT_WAITS: u32 = 2;
 
-/// Puts `sequences` random sequences of 32 steps through a new store each and compares every answer with what the
-/// simplest possible store would say.
+/// Puts `sequences` random sequences of 32 steps through a new store each and compares every answer with that of the
+/// simplest possible store.
 ///
 /// A step is a verb for one of three events by one of three callers, or a wait. Waits are a quarter of a lease or two
 /// leases long, never near its end, so that a real clock's jitter does not matter. The same `seed` makes the same
@@ -53,16 +54,16 @@ enum Verb {
 }
 
 #[derive(Debug, PartialEq, Eq)]
-enum Answer {
+enum Reply {
     Claim(Claim),
     Hold(Hold),
 }
 
-/// A step that was answered otherwise than by the reference.
+/// A step that the store answered otherwise than the reference.
 struct Difference {
     at: usize,
-    expected: Answer,
-    came: Result<Answer, StoreError>,
+    expected: Reply,
+    came: Result<Reply, StoreError>,
 }
 
 /// One sequence on one store. All leases and brief retentions are one `span` long.
@@ -84,7 +85,7 @@ impl<S: Store> Run<S> {
                 Step::Call { event, caller, verb }
                     if !matches!(verb, Verb::Claim) && !states[event].is_settled_by_contract(caller) => {}
                 Step::Call { event, caller, verb } => {
-                    let expected = refer(&mut states[event], caller, verb);
+                    let expected = answer_of_reference(&mut states[event], caller, verb);
                     let came = self.call(event, caller, verb).await;
                     if came.as_ref().ok() != Some(&expected) {
                         return Some(Difference { at, expected, came });
@@ -95,11 +96,11 @@ impl<S: Store> Run<S> {
         None
     }
 
-    async fn call(&self, event: usize, caller: Caller, verb: Verb) -> Result<Answer, StoreError> {
+    async fn call(&self, event: usize, caller: Caller, verb: Verb) -> Result<Reply, StoreError> {
         let (key, token) = (EventKey::new("/model", None, &event.to_string()), caller.token());
-        let claim = ClaimRequest::new(&key, token, self.span).fingerprint(body(caller));
+        let claim = ClaimRequest::new(&key, token, self.span).fingerprint(body_of(caller));
         let hold = match verb {
-            Verb::Claim => return self.store.claim(&claim).await.map(without_attempt).map(Answer::Claim),
+            Verb::Claim => return self.store.claim(&claim).await.map(without_attempt).map(Reply::Claim),
             Verb::Renew => self.store.renew(&claim).await,
             Verb::Complete { failed, brief } => {
                 let retention = if brief { self.span } else { LONG };
@@ -108,21 +109,21 @@ impl<S: Store> Run<S> {
             }
             Verb::Release => self.store.release(&key, token).await,
         };
-        hold.map(Answer::Hold)
+        hold.map(Reply::Hold)
     }
 }
 
-fn refer(state: &mut State, caller: Caller, verb: Verb) -> Answer {
+fn answer_of_reference(state: &mut State, caller: Caller, verb: Verb) -> Reply {
     match verb {
-        Verb::Claim => Answer::Claim(state.claim(caller, |one, other| body(one) == body(other))),
-        Verb::Renew => Answer::Hold(state.renew(caller)),
-        Verb::Complete { brief, .. } => Answer::Hold(state.complete(caller, brief)),
-        Verb::Release => Answer::Hold(state.release(caller)),
+        Verb::Claim => Reply::Claim(state.claim(caller, |one, other| body_of(one) == body_of(other))),
+        Verb::Renew => Reply::Hold(state.renew(caller)),
+        Verb::Complete { brief, .. } => Reply::Hold(state.complete(caller, brief)),
+        Verb::Release => Reply::Hold(state.release(caller)),
     }
 }
 
-/// Two callers deliver one body, the other another.
-fn body(caller: Caller) -> Fingerprint {
+/// Two callers deliver the same body, the third another.
+fn body_of(caller: Caller) -> Fingerprint {
     Fingerprint::from_u64(if caller == Caller::Second { 2 } else { 1 })
 }
 
@@ -151,4 +152,73 @@ fn call(random: &mut SplitMix) -> Step {
         _ => Verb::Release,
     };
     Step::Call { event: random.below(EVENTS), caller, verb }
+}
+
+/// The reference's record of one event.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum State {
+    Free,
+    Running { holder: Caller, lapsed: bool },
+    Completed { holder: Caller, brief: bool },
+}
+
+impl State {
+    /// `same_body` says whether two callers deliver the same body.
+    pub(super) fn claim(&mut self, caller: Caller, same_body: impl Fn(Caller, Caller) -> bool) -> Claim {
+        match *self {
+            Self::Completed { holder, .. } => Claim::Completed { same_body: same_body(holder, caller) },
+            Self::Running { holder, lapsed: false } if holder != caller => {
+                Claim::InFlight { same_body: same_body(holder, caller) }
+            }
+            Self::Free | Self::Running { .. } => {
+                *self = Self::Running { holder: caller, lapsed: false };
+                FRESH
+            }
+        }
+    }
+
+    pub(super) fn renew(&mut self, caller: Caller) -> Hold {
+        self.settle(caller, Self::Running { holder: caller, lapsed: false })
+    }
+
+    /// `brief` says whether the record expires with the next long wait.
+    pub(super) fn complete(&mut self, caller: Caller, brief: bool) -> Hold {
+        match *self {
+            Self::Completed { holder, .. } if holder == caller => Hold::Held,
+            _ => self.settle(caller, Self::Completed { holder: caller, brief }),
+        }
+    }
+
+    pub(super) fn release(&mut self, caller: Caller) -> Hold {
+        self.settle(caller, Self::Free)
+    }
+
+    /// Lets every lease lapse and every brief retention end.
+    pub(super) fn wait_long(&mut self) {
+        match self {
+            Self::Running { lapsed, .. } => *lapsed = true,
+            Self::Completed { brief: true, .. } => *self = Self::Free,
+            Self::Free | Self::Completed { brief: false, .. } => {}
+        }
+    }
+
+    /// Whether the contract says what `caller` is answered when it renews, completes or releases. A store may have no
+    /// trace of a claim that is gone, or that lapsed under another token.
+    pub(super) fn is_settled_by_contract(&self, caller: Caller) -> bool {
+        match *self {
+            Self::Free => false,
+            Self::Running { holder, lapsed } => holder == caller || !lapsed,
+            Self::Completed { .. } => true,
+        }
+    }
+
+    fn settle(&mut self, caller: Caller, next: Self) -> Hold {
+        match *self {
+            Self::Running { holder, .. } if holder == caller => {
+                *self = next;
+                Hold::Held
+            }
+            _ => Hold::Lost,
+        }
+    }
 }

@@ -9,7 +9,7 @@ use tokio::sync::Barrier;
 use tokio::task::JoinSet;
 
 use super::Harness;
-use super::bench::{Bench, Caller, FRESH, IN_FLIGHT, LONG, without_attempt};
+use super::fixture::{Caller, FRESH, Fixture, IN_FLIGHT, LONG, without_attempt};
 use crate::EventKey;
 use crate::store::{Claim, ClaimRequest, ClaimToken, Completion, Hold, Store};
 
@@ -25,14 +25,14 @@ pub async fn run(harness: &impl Harness) {
 
 /// Of 64 concurrent claims for one key exactly one is fresh; the others see it in flight.
 pub async fn concurrent_claims_have_one_winner(harness: &impl Harness) {
-    let bench = Bench::new("concurrent_claims_have_one_winner", harness).await;
-    one_winner_per_event(&events(&bench)).await;
+    let fixture = Fixture::new("concurrent_claims_have_one_winner", harness).await;
+    one_winner_per_event(&events(&fixture)).await;
 }
 
 /// Of 64 concurrent claims for one lapsed claim exactly one takes it over.
 pub async fn concurrent_takeovers_have_one_winner(harness: &impl Harness) {
-    let bench = Bench::new("concurrent_takeovers_have_one_winner", harness).await;
-    let events = events(&bench);
+    let fixture = Fixture::new("concurrent_takeovers_have_one_winner", harness).await;
+    let events = events(&fixture);
     for event in &events {
         event.claims_for(harness.lease(), Caller::First, FRESH).await;
     }
@@ -42,8 +42,8 @@ pub async fn concurrent_takeovers_have_one_winner(harness: &impl Harness) {
 
 /// A lapsed holder completes while another takes over: either the work counts or the takeover does, never both.
 pub async fn completion_and_takeover_have_one_winner(harness: &impl Harness) {
-    let bench = Bench::new("completion_and_takeover_have_one_winner", harness).await;
-    let events = events(&bench);
+    let fixture = Fixture::new("completion_and_takeover_have_one_winner", harness).await;
+    let events = events(&fixture);
     for event in &events {
         event.claims_for(harness.lease(), Caller::First, FRESH).await;
     }
@@ -57,7 +57,7 @@ pub async fn completion_and_takeover_have_one_winner(harness: &impl Harness) {
     }
 }
 
-async fn one_winner_per_event<S: Store>(events: &[Bench<S>]) {
+async fn one_winner_per_event<S: Store>(events: &[Fixture<S>]) {
     for event in events {
         let claims = together((0..CALLERS).map(|_| {
             let (store, key) = (Arc::clone(&event.store), event.key.clone());
@@ -77,7 +77,7 @@ async fn one_winner_per_event<S: Store>(events: &[Bench<S>]) {
     }
 }
 
-async fn complete_against_claim<S: Store>(event: &Bench<S>) -> (Hold, Claim) {
+async fn complete_against_claim<S: Store>(event: &Fixture<S>) -> (Hold, Claim) {
     let start = Arc::new(Barrier::new(2));
     let completing = {
         let (store, key, start) = (Arc::clone(&event.store), event.key.clone(), Arc::clone(&start));
@@ -111,6 +111,6 @@ where
     tasks.join_all().await
 }
 
-fn events<S: Store>(bench: &Bench<S>) -> Vec<Bench<S>> {
-    (0..ROUNDS).map(|n| bench.event(EventKey::new("/race", None, &n.to_string()))).collect()
+fn events<S: Store>(fixture: &Fixture<S>) -> Vec<Fixture<S>> {
+    (0..ROUNDS).map(|n| fixture.event(EventKey::new("/race", None, &n.to_string()))).collect()
 }

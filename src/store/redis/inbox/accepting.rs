@@ -9,7 +9,7 @@ use super::super::record::{self, Record, State, Unreadable, milliseconds};
 use super::super::store::{Shared, Way};
 use super::entry::{self, read, text};
 use super::scripts;
-use crate::store::group::{Answers, Engine};
+use crate::store::batcher::{Answers, BatchHandler};
 use crate::store::queue::StoredRequest;
 use crate::store::{Claim, ClaimRequest, Fingerprint};
 
@@ -106,7 +106,7 @@ impl Acceptor {
     }
 }
 
-impl Engine for Acceptor {
+impl BatchHandler for Acceptor {
     type Question = Offer;
     type Answer = Claim;
 
@@ -127,7 +127,7 @@ impl Engine for Acceptor {
     }
 
     /// It stays accepted: it is going to be run, whoever knows.
-    fn unheard(&self, _: Offer, _: Claim) {}
+    fn on_abandoned(&self, _: Offer, _: Claim) {}
 }
 
 impl Offer {

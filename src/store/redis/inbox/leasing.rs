@@ -16,7 +16,7 @@ use super::handing::{Held, Row, UNREADABLE};
 use super::scripts;
 use super::strays::pauses;
 use crate::store::ClaimToken;
-use crate::store::handed::{Handed, PutBack};
+use crate::store::in_transit::{InTransit, PutBack};
 use crate::store::queue::{KindLimits, LAPSED, LeaseRequest, Leased};
 use crate::telemetry;
 
@@ -112,7 +112,7 @@ impl Shared {
 
 impl Leasing {
     /// Leases under tokens that no other lease has. If the answer is lost, events may be leased under them: these are searched for.
-    async fn run(self, coming: oneshot::Sender<Result<Handed<Arc<Shared>>, Fault>>) {
+    async fn run(self, coming: oneshot::Sender<Result<InTransit<Arc<Shared>>, Fault>>) {
         let (shared, until) = (&self.shared, Instant::now() + self.shared.timeout);
         let mut sends = 1;
         let held = loop {
@@ -132,7 +132,7 @@ impl Leasing {
             }
         };
         let handed = match held {
-            Ok(held) => shared.hand_over(held).await.map(|leased| Handed::new(leased, shared.clone())),
+            Ok(held) => shared.hand_over(held).await.map(|leased| InTransit::new(leased, shared.clone())),
             Err(fault) => Err(fault),
         };
         // If the caller has left, they are dropped here, and put back.

@@ -1,4 +1,4 @@
-//! The behaviour that every [`Queue`] must have, beside that of a store.
+//! Checks of the behaviour that every [`Queue`] must have, beside that of a store.
 //!
 //! ```
 //! use std::time::Duration;
@@ -26,11 +26,11 @@
 //! }
 //! ```
 
-pub mod accepting;
-mod bench;
 pub mod bodies;
+pub mod enqueuing;
+mod fixture;
 pub mod leasing;
-pub mod operating;
+pub mod operators;
 pub mod ordering;
 pub mod races;
 pub mod settling;
@@ -38,16 +38,16 @@ pub mod settling;
 use super::Harness;
 use crate::store::queue::Queue;
 
-/// Runs every check of an inbox. The checks of a store are run by [`conformance::run`](super::run).
+/// Runs every check of a queue. [`conformance::run`](super::run) runs the checks of a store.
 ///
 /// # Panics
 ///
-/// If one fails, saying which and how.
+/// If a check fails, with its name and how it failed.
 pub async fn run(harness: &impl Harness<Store: Queue>) {
-    accepting::run(harness).await;
+    enqueuing::run(harness).await;
     leasing::run(harness).await;
     settling::run(harness).await;
     ordering::run(harness).await;
-    operating::run(harness).await;
+    operators::run(harness).await;
     races::run(harness).await;
 }

@@ -1,12 +1,11 @@
-//! What the checks are written in.
+//! A queue under check, and the events that are put into it.
 
-use std::error::Error;
 use std::fmt::Debug;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
-use super::super::bench::{LONG, fail};
-use super::super::{Harness, bench::without_attempt};
+use super::super::Harness;
+use super::super::fixture::{FRESH, LONG, fail, fail_by, without_attempt};
 use crate::EventKey;
 use crate::store::queue::{EventState, Filter, LeaseRequest, Leased, Order, Page, Queue, QueuedEvent, StoredRequest};
 use crate::store::{Claim, ClaimRequest, ClaimToken, Completion, Fingerprint, Hold, StoreError};
@@ -15,25 +14,25 @@ pub(super) const ENDPOINT: &str = "/webhooks/conformance";
 
 pub(super) const ACCEPTED: Claim = Claim::Accepted { same_body: true };
 
-/// An inbox under check. Methods that are named for an answer fail the check if another one comes.
-pub(super) struct Desk<Q> {
+/// A queue under check. A method fails the check unless the answer is the expected one.
+pub(super) struct QueueFixture<Q> {
     check: &'static str,
-    pub(super) inbox: Arc<Q>,
-    /// When events were received. Whole milliseconds: a store need not keep more.
+    pub(super) store: Arc<Q>,
+    /// When events were received, in whole milliseconds: a store need not keep more.
     pub(super) received_at: SystemTime,
 }
 
-/// An event to be accepted.
+/// An event that is to be enqueued.
 #[derive(Clone)]
-pub(super) struct Draft {
+pub(super) struct NewEvent {
     pub(super) key: EventKey,
     pub(super) event_type: Option<&'static str>,
     pub(super) request: StoredRequest,
 }
 
-impl Draft {
+impl NewEvent {
     pub(super) fn new(id: &str) -> Self {
-        // Not text, so that nothing takes it for some.
+        // Not valid text, so that a store cannot take it for text.
         let body = [b"\0\xff\n'\"\\ ", id.as_bytes()].concat();
         let request = StoredRequest::new(
             &b"POST /\xfe\0\n"[..],
@@ -72,42 +71,42 @@ impl Draft {
     }
 }
 
-impl<Q: Queue> Desk<Q> {
+impl<Q: Queue> QueueFixture<Q> {
     pub(super) async fn new(check: &'static str, harness: &impl Harness<Store = Q>) -> Self {
-        let received_at = Draft::new("").request.received_at;
-        Self { check, inbox: Arc::new(harness.store().await), received_at }
+        let received_at = NewEvent::new("").request.received_at;
+        Self { check, store: Arc::new(harness.store().await), received_at }
     }
 
-    /// Accepts under a new token.
-    pub(super) async fn accepts(&self, draft: &Draft, expected: Claim) {
-        self.accepts_by(ClaimToken::random(), draft, expected).await;
+    /// Enqueues under a new token.
+    pub(super) async fn enqueues(&self, event: &NewEvent, expected: Claim) {
+        self.enqueues_by(ClaimToken::random(), event, expected).await;
     }
 
-    pub(super) async fn accepts_by(&self, token: ClaimToken, draft: &Draft, expected: Claim) {
-        let came = self.inbox.enqueue(&draft.claim(token, LONG), &draft.request).await;
-        self.verify("accept", without_attempt(self.answered("accept", came)), expected);
+    pub(super) async fn enqueues_by(&self, token: ClaimToken, event: &NewEvent, expected: Claim) {
+        let came = self.store.enqueue(&event.claim(token, LONG), &event.request).await;
+        self.verify("enqueue", without_attempt(self.answered("enqueue", came)), expected);
     }
 
-    /// What accepting it would be answered, if the inbox knows it.
-    pub(super) async fn peeks(&self, draft: &Draft, expected: Option<Claim>) {
-        let came = self.inbox.peek(&draft.claim(ClaimToken::random(), LONG)).await;
+    /// Peeks under a new token.
+    pub(super) async fn peeks(&self, event: &NewEvent, expected: Option<Claim>) {
+        let came = self.store.peek(&event.claim(ClaimToken::random(), LONG)).await;
         self.verify("peek", self.answered("peek", came).map(without_attempt), expected);
     }
 
-    /// Accepts what nobody has seen.
-    pub(super) async fn keeps(&self, draft: Draft) -> Draft {
-        self.accepts(&draft, super::super::bench::FRESH).await;
-        draft
+    /// Enqueues an event that the queue does not know.
+    pub(super) async fn adds(&self, event: NewEvent) -> NewEvent {
+        self.enqueues(&event, FRESH).await;
+        event
     }
 
-    /// A claim, as an inline receiver makes it.
-    pub(super) async fn claims(&self, draft: &Draft, expected: Claim) -> ClaimToken {
-        self.claims_for(LONG, draft, expected).await
+    /// Claims, as an inline receiver does.
+    pub(super) async fn claims(&self, event: &NewEvent, expected: Claim) -> ClaimToken {
+        self.claims_for(LONG, event, expected).await
     }
 
-    pub(super) async fn claims_for(&self, lease: Duration, draft: &Draft, expected: Claim) -> ClaimToken {
+    pub(super) async fn claims_for(&self, lease: Duration, event: &NewEvent, expected: Claim) -> ClaimToken {
         let token = ClaimToken::random();
-        let came = self.inbox.claim(&draft.claim(token, lease)).await;
+        let came = self.store.claim(&event.claim(token, lease)).await;
         self.verify("claim", without_attempt(self.answered("claim", came)), expected);
         token
     }
@@ -117,33 +116,33 @@ impl<Q: Queue> Desk<Q> {
     }
 
     pub(super) async fn lease_by(&self, request: &LeaseRequest<'_>) -> Vec<Leased> {
-        self.answered("lease", self.inbox.lease(request).await)
+        self.answered("lease", self.store.lease(request).await)
     }
 
     /// Leases one event, which must be this one.
-    pub(super) async fn leases(&self, draft: &Draft) -> Leased {
-        self.leases_for(LONG, draft).await
+    pub(super) async fn leases(&self, event: &NewEvent) -> Leased {
+        self.leases_for(LONG, event).await
     }
 
-    pub(super) async fn leases_for(&self, lease: Duration, draft: &Draft) -> Leased {
+    pub(super) async fn leases_for(&self, lease: Duration, event: &NewEvent) -> Leased {
         let mut leased = self.lease(1, lease).await;
-        self.verify("lease", ids(&leased), vec![draft.key.id().to_owned()]);
+        self.verify("lease", ids(&leased), vec![event.key.id().to_owned()]);
         leased.remove(0)
     }
 
-    /// Nothing is to be leased now.
+    /// Leases, where no event is due.
     pub(super) async fn leases_nothing(&self) {
         let leased = self.lease(10, LONG).await;
         self.verify("lease", ids(&leased), Vec::new());
     }
 
     pub(super) async fn renews(&self, leased: &Leased, lease: Duration, expected: Hold) {
-        let came = self.inbox.renew(&leased.claim(lease)).await;
+        let came = self.store.renew(&leased.claim(lease)).await;
         self.verify("renew", self.answered("renew", came), expected);
     }
 
     pub(super) async fn starts(&self, leased: &Leased, lease: Duration, expected: Hold) {
-        let came = self.inbox.start(&leased.claim(lease)).await;
+        let came = self.store.start(&leased.claim(lease)).await;
         self.verify("start", self.answered("start", came), expected);
     }
 
@@ -152,53 +151,50 @@ impl<Q: Queue> Desk<Q> {
     }
 
     pub(super) async fn completes_for(&self, retention: Duration, leased: &Leased, expected: Hold) {
-        let came = self.inbox.complete(&leased.claim(LONG), &Completion::succeeded("OK", retention)).await;
+        let came = self.store.complete(&leased.claim(LONG), &Completion::succeeded("OK", retention)).await;
         self.verify("complete", self.answered("complete", came), expected);
     }
 
     pub(super) async fn releases(&self, leased: &Leased, expected: Hold) {
-        let came = self.inbox.release(&leased.key, leased.token).await;
+        let came = self.store.release(&leased.key, leased.token).await;
         self.verify("release", self.answered("release", came), expected);
     }
 
     pub(super) async fn retries(&self, leased: &Leased, after: Duration, reason: &str, expected: Hold) {
-        let came = self.inbox.retry(&leased.claim(LONG), after, reason).await;
+        let came = self.store.retry(&leased.claim(LONG), after, reason).await;
         self.verify("retry", self.answered("retry", came), expected);
     }
 
     pub(super) async fn buries(&self, leased: &Leased, reason: &str, expected: Hold) {
-        let came = self.inbox.bury(&leased.claim(LONG), reason).await;
+        let came = self.store.bury(&leased.claim(LONG), reason).await;
         self.verify("bury", self.answered("bury", came), expected);
     }
 
-    /// What is kept of an event, which must be there.
-    pub(super) async fn kept(&self, draft: &Draft) -> QueuedEvent {
-        let came = self.answered("get", self.inbox.get(&draft.key).await);
+    /// Gets an event, which must be there.
+    pub(super) async fn gets(&self, event: &NewEvent) -> QueuedEvent {
+        let came = self.answered("get", self.store.get(&event.key).await);
         came.unwrap_or_else(|| self.fail("get", &"an event", &"nothing"))
     }
 
-    pub(super) async fn is_in(&self, draft: &Draft, expected: EventState) {
-        let came = self.kept(draft).await.state;
+    pub(super) async fn is_in(&self, event: &NewEvent, expected: EventState) {
+        let came = self.gets(event).await.state;
         self.verify("state", came, expected);
     }
 
-    /// The ids of the events that a filter finds, in their order.
+    /// Lists the events that match. The ids must be the expected ones, in their order.
     pub(super) async fn lists(&self, filter: &Filter, expected: &[&str]) {
-        let came = self.answered("list", self.inbox.list(filter, &Page::first(1_000)).await);
+        let came = self.answered("list", self.store.list(filter, &Page::first(1_000)).await);
         let came: Vec<_> = came.iter().map(|event| event.key.id()).collect();
         self.verify("list", came.as_slice(), expected);
     }
 
     pub(super) async fn requeues(&self, filter: &Filter, completed_too: bool, expected: u64) {
-        let came = self.answered("requeue", self.inbox.requeue(filter, completed_too).await);
+        let came = self.answered("requeue", self.store.requeue(filter, completed_too).await);
         self.verify("requeue", (came.events, came.without_body), (expected, 0));
     }
 
     pub(super) fn answered<T>(&self, verb: &str, answer: Result<T, StoreError>) -> T {
-        answer.unwrap_or_else(|error| {
-            let cause = error.source().map_or_else(String::new, |source| format!(": {source}"));
-            self.fail(verb, &"an answer", &format_args!("the error \"{error}{cause}\""))
-        })
+        answer.unwrap_or_else(|error| fail_by(self.check, verb, &error))
     }
 
     #[allow(clippy::needless_pass_by_value, reason = "reads better at every call")]

@@ -1,6 +1,6 @@
-//! What the checks are written in.
+//! One event in a store under check, and the callers that ask about it.
 
-use std::error::Error;
+use std::error::Error as _;
 use std::fmt::{Debug, Display};
 use std::sync::Arc;
 use std::time::Duration;
@@ -9,14 +9,14 @@ use super::Harness;
 use crate::EventKey;
 use crate::store::{Claim, ClaimRequest, ClaimToken, Completion, Fingerprint, Hold, Store, StoreError};
 
-/// A lease or retention that does not end during a check, however slow the store.
+/// A lease or a retention that does not end during a check, however slow the store is.
 pub(super) const LONG: Duration = Duration::from_secs(24 * 3600);
 
 pub(super) const FRESH: Claim = Claim::Fresh { attempt: None };
 pub(super) const IN_FLIGHT: Claim = Claim::InFlight { same_body: true };
 pub(super) const COMPLETED: Claim = Claim::Completed { same_body: true };
 
-/// Who calls the store. Each has a token.
+/// The callers of the store. Each has a token.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Caller {
     First,
@@ -30,14 +30,15 @@ impl Caller {
     }
 }
 
-/// One event in a store under check. Every method is one call whose answer must be the one given.
-pub(super) struct Bench<S> {
+/// One event in a store under check. Every method is one call, which fails the check unless its answer is the expected
+/// one.
+pub(super) struct Fixture<S> {
     pub(super) check: &'static str,
     pub(super) store: Arc<S>,
     pub(super) key: EventKey,
 }
 
-impl<S: Store> Bench<S> {
+impl<S: Store> Fixture<S> {
     pub(super) async fn new(check: &'static str, harness: &impl Harness<Store = S>) -> Self {
         let store = Arc::new(harness.store().await);
         Self { check, store, key: EventKey::new("/webhooks/conformance", None, "evt_1") }
@@ -64,7 +65,7 @@ impl<S: Store> Bench<S> {
         self.verify("claim", caller, without_attempt(came), expected);
     }
 
-    /// Claims and returns the number of the attempt, if the store counts.
+    /// Claims, and returns the number of the attempt, if the store counts.
     pub(super) async fn attempts(&self, lease: Duration, caller: Caller) -> Option<u32> {
         match self.claim(lease, caller, Fingerprint::default()).await {
             Claim::Fresh { attempt } => attempt,
@@ -98,17 +99,14 @@ impl<S: Store> Bench<S> {
         self.verify("release", caller, came, expected);
     }
 
-    /// Releases, with whatever answer.
+    /// Releases, and returns the answer.
     pub(super) async fn released(&self, caller: Caller) -> Hold {
         self.answered("release", self.store.release(&self.key, caller.token()).await)
     }
 
     /// Unwraps an answer that must not be an error.
     pub(super) fn answered<T>(&self, verb: &str, answer: Result<T, StoreError>) -> T {
-        answer.unwrap_or_else(|error| {
-            let cause = error.source().map_or_else(String::new, |source| format!(": {source}"));
-            self.fail(verb, &"an answer", &format_args!("the error \"{error}{cause}\""))
-        })
+        answer.unwrap_or_else(|error| fail_by(self.check, format_args!("{verb} of {:?}", self.key.as_str()), &error))
     }
 
     pub(super) fn fail(&self, step: &str, expected: &dyn Debug, came: &dyn Debug) -> ! {
@@ -130,12 +128,18 @@ impl<S: Store> Bench<S> {
     }
 }
 
-/// The answer without what a store need not count.
+/// Removes the number of the attempt, which a store need not count.
 pub(super) fn without_attempt(claim: Claim) -> Claim {
     match claim {
         Claim::Fresh { .. } => FRESH,
         other => other,
     }
+}
+
+/// Fails a check by an error where an answer was expected.
+pub(super) fn fail_by(check: &str, step: impl Display, error: &StoreError) -> ! {
+    let cause = error.source().map_or_else(String::new, |source| format!(": {source}"));
+    fail(check, step, &"an answer", &format_args!("the error \"{error}{cause}\""))
 }
 
 pub(super) fn fail(check: &str, step: impl Display, expected: &dyn Debug, came: &dyn Debug) -> ! {

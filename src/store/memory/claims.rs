@@ -1,4 +1,4 @@
-//! The claims that are running.
+//! The running claims of a shard.
 
 use std::time::Duration;
 
@@ -7,29 +7,29 @@ use hashbrown::HashTable;
 use super::hash::KeyHash;
 use crate::store::ClaimToken;
 
+/// Tables smaller than this are not worth making smaller.
+const SMALL: usize = 64;
+
 /// One running claim.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Running {
     pub(super) key: KeyHash,
     pub(super) token: ClaimToken,
-    /// When another token may take it over, in time since the store was built.
+    /// When another token may take the claim over, in time since the store was built.
     pub(super) lease_end: Duration,
     pub(super) fingerprint: u32,
     pub(super) attempt: u32,
 }
 
-/// Tables smaller than this are not worth making smaller.
-const SMALL: usize = 64;
-
-/// The claims of a shard that are running, or that lapsed and nobody took over.
+/// The claims of a shard that are running, or that lapsed and were not taken over.
 #[derive(Debug, Default)]
-pub(super) struct Live {
+pub(super) struct RunningClaims {
     claims: HashTable<Running>,
     /// No claim's lease ends before this.
     first_end: Duration,
 }
 
-impl Live {
+impl RunningClaims {
     pub(super) fn len(&self) -> usize {
         self.claims.len()
     }
@@ -39,7 +39,7 @@ impl Live {
         self.claims.insert_unique(claim.key.table(), claim, table_hash);
     }
 
-    /// Gives the claim of `key` to the holder it is held by now.
+    /// Replaces the claim of the same key.
     pub(super) fn replace(&mut self, claim: Running) {
         self.first_end = self.first_end.min(claim.lease_end);
         if let Some(held) = self.get_mut(&claim.key) {
@@ -51,17 +51,17 @@ impl Live {
         self.claims.find(key.table(), |claim| claim.key == *key)
     }
 
-    /// Takes the claim out if `token` holds it.
+    /// Removes the claim if `token` holds it.
     pub(super) fn remove(&mut self, key: &KeyHash, token: ClaimToken) -> Option<Running> {
         let held = |claim: &Running| claim.key == *key && claim.token == token;
         let (claim, _) = self.claims.find_entry(key.table(), held).ok()?.remove();
-        self.give_back();
+        self.shrink();
         Some(claim)
     }
 
-    /// Takes out the claims whose lease ended at `limit` or before, handing each to `dropped`.
+    /// Removes the claims whose lease ended at `limit` or before, and calls `dropped` with each.
     ///
-    /// A full shard asks this at every claim that it has to refuse, so the walk is skipped while it cannot succeed.
+    /// A full shard calls this at every claim that it has to refuse, so the walk is skipped while it cannot succeed.
     pub(super) fn drop_lapsed(&mut self, limit: Duration, mut dropped: impl FnMut(&Running)) {
         if self.first_end > limit {
             return;
@@ -77,15 +77,15 @@ impl Live {
             keep
         });
         self.first_end = first_end;
-        self.give_back();
+        self.shrink();
     }
 
     fn get_mut(&mut self, key: &KeyHash) -> Option<&mut Running> {
         self.claims.find_mut(key.table(), |claim| claim.key == *key)
     }
 
-    /// A burst of running claims must not hold its memory for ever.
-    fn give_back(&mut self) {
+    /// Gives memory back, so that a burst of running claims does not hold it for ever.
+    fn shrink(&mut self) {
         if self.claims.capacity() > SMALL && self.claims.len() < self.claims.capacity() / 8 {
             self.claims.shrink_to(self.claims.len() * 2, table_hash);
         }
@@ -116,35 +116,35 @@ mod tests {
 
     #[test]
     fn memory_of_a_burst_is_given_back() {
-        let (mut live, claims) = (Live::default(), claims(10_000));
-        claims.iter().for_each(|claim| live.insert(*claim));
-        assert!(live.claims.capacity() >= 10_000);
+        let (mut running, claims) = (RunningClaims::default(), claims(10_000));
+        claims.iter().for_each(|claim| running.insert(*claim));
+        assert!(running.claims.capacity() >= 10_000);
 
         for claim in &claims {
-            assert!(live.remove(&claim.key, claim.token).is_some());
+            assert!(running.remove(&claim.key, claim.token).is_some());
         }
-        assert_eq!(live.len(), 0);
-        assert!(live.claims.capacity() <= SMALL);
+        assert_eq!(running.len(), 0);
+        assert!(running.claims.capacity() <= SMALL);
     }
 
     #[test]
     fn only_claims_lapsed_by_the_limit_are_dropped() {
-        let (mut live, claims) = (Live::default(), claims(10));
-        claims.iter().for_each(|claim| live.insert(*claim));
+        let (mut running, claims) = (RunningClaims::default(), claims(10));
+        claims.iter().for_each(|claim| running.insert(*claim));
         let mut dropped = 0;
-        live.drop_lapsed(Duration::from_secs(4), |_| dropped += 1);
+        running.drop_lapsed(Duration::from_secs(4), |_| dropped += 1);
 
-        assert_eq!((dropped, live.len()), (5, 5));
-        assert_eq!(live.first_end, Duration::from_secs(5));
-        assert!(live.get(&claims[4].key).is_none());
-        assert!(live.get(&claims[5].key).is_some());
+        assert_eq!((dropped, running.len()), (5, 5));
+        assert_eq!(running.first_end, Duration::from_secs(5));
+        assert!(running.get(&claims[4].key).is_none());
+        assert!(running.get(&claims[5].key).is_some());
     }
 
     #[test]
     fn another_token_removes_nothing() {
-        let (mut live, claims) = (Live::default(), claims(1));
-        live.insert(claims[0]);
-        assert!(live.remove(&claims[0].key, ClaimToken::random()).is_none());
-        assert_eq!(live.len(), 1);
+        let (mut running, claims) = (RunningClaims::default(), claims(1));
+        running.insert(claims[0]);
+        assert!(running.remove(&claims[0].key, ClaimToken::random()).is_none());
+        assert_eq!(running.len(), 1);
     }
 }

@@ -1,22 +1,23 @@
-//! Events between the statement that leased them and the worker that asked for them.
+//! Leased events that are on their way to the worker.
 
 use tokio::runtime::Handle;
 
 use crate::store::queue::Leased;
 
-/// Events on their way to a worker. Dropped before they have come, they are put back: nobody else knows their tokens.
-pub(super) struct Handed<P: PutBack> {
+/// Leased events on their way to a worker. They are put back if they are dropped on the way: no worker knows their
+/// tokens.
+pub(super) struct InTransit<P: PutBack> {
     events: Vec<Leased>,
     place: P,
 }
 
-/// Where events are put back.
+/// Puts events back into the queue.
 pub(super) trait PutBack: Send + 'static {
-    /// Begins to; nobody waits for it. There is a runtime.
+    /// Starts to put events back, without waiting. Called inside a runtime.
     fn put_back(&self, events: Vec<Leased>);
 }
 
-impl<P: PutBack> Handed<P> {
+impl<P: PutBack> InTransit<P> {
     pub(super) fn new(events: Vec<Leased>, place: P) -> Self {
         Self { events, place }
     }
@@ -31,9 +32,9 @@ impl<P: PutBack> Handed<P> {
     }
 }
 
-impl<P: PutBack> Drop for Handed<P> {
+impl<P: PutBack> Drop for InTransit<P> {
     fn drop(&mut self) {
-        // Without a runtime there is nobody to ask, and the leases end by themselves.
+        // Without a runtime no store can be asked, and the leases end by themselves.
         if !self.events.is_empty() && Handle::try_current().is_ok() {
             self.place.put_back(std::mem::take(&mut self.events));
         }

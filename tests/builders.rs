@@ -1,11 +1,12 @@
 //! Every duration and every count of every builder, at zero, at one and at the most that there is: it is refused with a
 //! `ConfigError`, or what is built of it works. Nothing panics, in whatever task.
+//!
+//! Those of the stores on Redis and on Postgres are tried among the tests of these stores, where there are servers.
 
 mod support;
 
-use std::panic;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Once};
 use std::time::{Duration, UNIX_EPOCH};
 
 use axum::Router;
@@ -22,43 +23,11 @@ use tower_webhook::testing::TestSender;
 use tower_webhook::worker::RetryPolicy;
 use tower_webhook::{ConfigError, EventKey, HandlerError, WebhookEvent, WebhookLayer, Worker};
 
+use crate::support::extremes::{COUNTS, NoPanics, TIMES, in_time, try_verbs};
 use crate::support::faulty::{Fault, Faulty, Verb};
 use crate::support::{Answer, SECRET};
 
-const TIMES: [Duration; 3] = [Duration::ZERO, Duration::from_nanos(1), Duration::MAX];
-const COUNTS: [usize; 3] = [0, 1, usize::MAX];
-
-/// Nothing takes this long; it only turns a hang into a failure.
-const PATIENCE: Duration = Duration::from_secs(60);
-
 type Configure<T, V> = (&'static str, fn(T, V) -> Result<T, ConfigError>);
-
-/// Fails the test if anything panics until it is dropped, in this process.
-struct NoPanics(usize);
-
-static PANICS: AtomicUsize = AtomicUsize::new(0);
-
-impl NoPanics {
-    fn begin() -> Self {
-        static HOOK: Once = Once::new();
-        HOOK.call_once(|| {
-            let usual = panic::take_hook();
-            panic::set_hook(Box::new(move |info| {
-                PANICS.fetch_add(1, Ordering::SeqCst);
-                usual(info);
-            }));
-        });
-        Self(PANICS.load(Ordering::SeqCst))
-    }
-
-    fn end(&self, what: &str) {
-        assert_eq!(PANICS.load(Ordering::SeqCst), self.0, "a panic: {what}");
-    }
-}
-
-async fn in_time<T>(what: &str, work: impl Future<Output = T>) -> T {
-    tokio::time::timeout(PATIENCE, work).await.unwrap_or_else(|_| panic!("{what} never ends"))
-}
 
 fn handlers() -> Router {
     Router::new().route("/webhooks", post(|_: WebhookEvent| async {}))
@@ -438,6 +407,8 @@ mod sqlite {
             for kept in TIMES {
                 let builder = SqliteStore::builder().lock_wait(wait).keep_completed_bodies(kept);
                 let store = builder.open(directory.file()).await.expect("a store");
+                try_verbs(&format!("lock_wait({wait:?}), keep_completed_bodies({kept:?})"), &store, true).await;
+                store.forget(&Filter::all()).await.expect("an empty inbox");
                 for time in TIMES {
                     let what = format!("lock_wait({wait:?}), keep_completed_bodies({kept:?}), {time:?}");
                     try_store(&what, &store, time).await;
@@ -455,46 +426,5 @@ mod sqlite {
     async fn sqlite_workers() {
         let directory = Directory::new("workers");
         try_workers(&NoPanics::begin(), async || SqliteStore::open(directory.file()).await.expect("a store")).await;
-    }
-}
-
-/// Built, and not connected.
-#[cfg(feature = "redis")]
-#[tokio::test]
-async fn redis_stores() {
-    use deadpool_redis::{Config, Runtime};
-    use tower_webhook::store::RedisStore;
-
-    let panics = NoPanics::begin();
-    let pool = Config::from_url("redis://localhost:1").create_pool(Some(Runtime::Tokio1)).expect("a pool");
-    for time in TIMES {
-        for count in COUNTS {
-            let replicas = u32::try_from(count).unwrap_or(u32::MAX);
-            let builder = RedisStore::builder(pool.clone()).connections(count).timeout(time);
-            let store = builder.replicas(replicas).replica_timeout(time).keep_completed_bodies(time).build();
-            let what = format!("{store:?}");
-            panics.end(&what);
-        }
-    }
-}
-
-/// Built, and not connected.
-#[cfg(feature = "postgres")]
-#[tokio::test]
-async fn postgres_stores() {
-    use sqlx::PgPool;
-    use tower_webhook::store::PostgresStore;
-
-    let panics = NoPanics::begin();
-    let pool = PgPool::connect_lazy("postgres://localhost:1").expect("a pool");
-    for time in TIMES {
-        for builder in [
-            PostgresStore::builder(pool.clone()).deadline(time),
-            PostgresStore::builder(pool.clone()).purge_every(time),
-        ] {
-            let built = builder.map(|builder| builder.keep_completed_bodies(time).build());
-            assert_eq!(built.is_ok(), time == Duration::MAX);
-            panics.end(&format!("{built:?}"));
-        }
     }
 }

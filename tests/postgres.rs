@@ -9,6 +9,8 @@ mod support;
 mod batches;
 #[path = "postgres/bed.rs"]
 mod bed;
+#[path = "postgres/builders.rs"]
+mod builders;
 #[path = "postgres/conformance.rs"]
 mod conformance;
 #[path = "postgres/enlisted.rs"]

@@ -6,6 +6,8 @@ mod support;
 
 #[path = "redis/breaks.rs"]
 mod breaks;
+#[path = "redis/builders.rs"]
+mod builders;
 #[path = "redis/check.rs"]
 mod check;
 #[path = "redis/cluster.rs"]

@@ -226,6 +226,39 @@ async fn instances_that_complete_a_table_at_once_all_succeed() {
     }
 }
 
+/// Another migrator commits the index that it was building, and unlocks, after this one has read the catalogue and before it has the
+/// lock. The functions of the lock are shadowed by ones that do this.
+#[tokio::test]
+async fn index_that_becomes_valid_before_the_lock_is_had_is_kept() {
+    for is_pooled in [false, true] {
+        let bed = Bed::new().await;
+        let hooks = format!("hooks_{is_pooled}");
+        let becomes_valid = |lock: &str| {
+            format!(
+                "CREATE FUNCTION {hooks}.{lock}(key bigint) RETURNS boolean LANGUAGE plpgsql AS $$ BEGIN
+                    UPDATE pg_index SET indisvalid = true WHERE indexrelid = 'public.{INDEX}'::regclass;
+                    RETURN pg_catalog.{lock}(key);
+                 END $$;"
+            )
+        };
+        let locks = ["pg_try_advisory_lock", "pg_try_advisory_xact_lock"].map(becomes_valid).concat();
+        bed.run(&format!(
+            "CREATE SCHEMA {hooks}; {locks}
+             UPDATE pg_index SET indisvalid = false WHERE indexrelid = '{INDEX}'::regclass"
+        ))
+        .await;
+        let built = format!("SELECT '{INDEX}'::regclass::oid::bigint");
+        let before = bed.count(&built).await;
+        let path = shared().options().options([("search_path", format!("{hooks},pg_catalog,public"))]);
+        let pool = PgPoolOptions::new().max_connections(2).connect_lazy_with(path);
+        let store = PostgresStore::builder(pool).table(&bed.table).expect("a name");
+        let store = if is_pooled { store.pooled() } else { store }.build();
+        store.migrate().await.expect("a whole table");
+        let valid = format!("SELECT count(*) FROM pg_index WHERE indexrelid = '{INDEX}'::regclass AND indisvalid");
+        assert_eq!((bed.count(&built).await, bed.count(&valid).await), (before, 1), "pooled: {is_pooled}");
+    }
+}
+
 /// During a deploy the release before versions migrates, too. It waits for the lock with a snapshot that `CONCURRENTLY` waits for:
 /// the server ends one of the two waits, and this release tries again.
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]

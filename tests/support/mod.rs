@@ -22,6 +22,7 @@ use tower_webhook::{Outcome, WebhookEvent, WebhookLayer};
 pub mod audited;
 pub mod checker;
 pub mod example;
+pub mod extremes;
 pub mod faulty;
 pub mod logs;
 #[cfg(feature = "postgres")]

@@ -16,7 +16,7 @@ use crate::telemetry;
 /// How often a batch that met another transaction is asked again.
 const RETRIES: usize = 8;
 
-/// As good as for ever, and nothing overflows by it.
+/// As good as for ever, and nothing overflows by it. The server takes no timeout above 24 days, and refuses the `SET`.
 const LONGEST_DEADLINE: Duration = Duration::from_secs(24 * 3600);
 
 /// What makes every plan the one it is meant to be: by index for each row, whatever the table's size and however old its
@@ -67,7 +67,7 @@ pub(super) fn place<'a, T>(all: &'a mut [T], row: &PgRow) -> Result<&'a mut T, s
 impl Lane {
     /// `lock_timeout` ends the wait for another transaction.
     pub(super) fn new(name: &'static str, access: &Access, deadline: Duration, lock_timeout: Duration) -> Self {
-        let deadline = deadline.min(LONGEST_DEADLINE);
+        let [deadline, lock_timeout] = [deadline, lock_timeout].map(|time| time.min(LONGEST_DEADLINE));
         let (deadline_ms, lock_ms) = (deadline.as_millis(), lock_timeout.as_millis());
         // The server gives up when this side does, so that nothing takes effect long after its batch was given up.
         let settings = format!("{SETTINGS}SET statement_timeout = {deadline_ms}; SET lock_timeout = {lock_ms}");

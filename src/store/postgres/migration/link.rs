@@ -1,7 +1,7 @@
 use std::time::Duration;
 
 use sqlx::postgres::{PgConnectOptions, PgRow};
-use sqlx::{AssertSqlSafe, Connection as _, PgConnection, PgPool, Row as _};
+use sqlx::{AssertSqlSafe, Connection as _, PgConnection, PgPool, Postgres, Row as _, Transaction};
 
 use super::plan::Change;
 use crate::store::postgres::table::TableName;
@@ -16,8 +16,8 @@ const LOCK_TIMEOUT: Duration = Duration::from_millis(50);
 /// An index on a table that is larger than this blocks claims for too long while it is built without CONCURRENTLY.
 const LARGEST_BLOCKED: i64 = 16 * 1024 * 1024;
 
-/// What a transaction fails with when another migrator holds the lock. No code of Postgres begins with these letters.
-const BUSY: &str = "TWMIG";
+/// Whatever the role's default is, each statement sees what was committed before it.
+const BEGIN: &str = "BEGIN ISOLATION LEVEL READ COMMITTED";
 
 /// The way to the server.
 #[derive(Clone, Copy)]
@@ -35,6 +35,12 @@ pub(super) enum Link<'a> {
     /// With settings of the migrator's own, so it is closed and not given back.
     Session(Box<PgConnection>),
     Transactions(&'a PgPool),
+}
+
+/// The way to the server while no other migrator is at work. A transaction keeps its session, also behind a pooler.
+pub(super) enum Locked<'l> {
+    Session(&'l mut PgConnection),
+    Transaction(Transaction<'static, Postgres>),
 }
 
 /// What came of a change.
@@ -75,59 +81,90 @@ impl<'a> Link<'a> {
         }
     }
 
-    pub(super) async fn change(&mut self, change: &Change, table: &TableName) -> Result<Done, sqlx::Error> {
+    /// Takes the lock; `None` if another migrator has it.
+    pub(super) async fn try_lock(&mut self) -> Result<Option<Locked<'_>>, sqlx::Error> {
         match self {
             Self::Session(session) => {
-                let lock = format!("SELECT pg_try_advisory_lock({MIGRATION_LOCK})");
                 // Tried, and not waited for: whoever waits has a snapshot, which CONCURRENTLY waits for in turn.
-                if !sqlx::raw_sql(AssertSqlSafe(lock)).fetch_one(&mut **session).await?.try_get(0)? {
-                    return Ok(Done::Busy);
-                }
-                let changed = change_in_session(session, change).await;
-                // Given back after each change, also after one that failed: others may have to go first.
-                let unlock = format!("SELECT pg_advisory_unlock({MIGRATION_LOCK})");
-                let unlocked = sqlx::raw_sql(AssertSqlSafe(unlock)).execute(&mut **session).await;
-                changed.and(unlocked.map(|_| Done::Changed))
+                let is_had = call(session, "pg_try_advisory_lock").await?;
+                Ok(is_had.then_some(Locked::Session(session)))
             }
-            Self::Transactions(pool) => change_in_transaction(pool, change, table).await,
+            Self::Transactions(pool) => {
+                let mut transaction = pool.begin_with(BEGIN).await?;
+                let is_had = call(&mut transaction, "pg_try_advisory_xact_lock").await?;
+                Ok(is_had.then_some(Locked::Transaction(transaction)))
+            }
         }
     }
 }
 
-async fn change_in_session(session: &mut PgConnection, change: &Change) -> Result<(), sqlx::Error> {
+impl Locked<'_> {
+    pub(super) async fn fetch(&mut self, sql: &str) -> Result<PgRow, sqlx::Error> {
+        sqlx::raw_sql(AssertSqlSafe(sql)).fetch_one(self.connection()).await
+    }
+
+    pub(super) async fn change(&mut self, change: &Change, table: &TableName) -> Result<Done, sqlx::Error> {
+        match self {
+            Self::Session(session) => change_in_session(session, change).await,
+            Self::Transaction(transaction) => change_in_transaction(transaction, change, table).await,
+        }
+    }
+
+    /// Commits what was changed, and gives the lock back. To be called after each change, also after one that failed: others may
+    /// have to go first.
+    pub(super) async fn unlock(self) -> Result<(), sqlx::Error> {
+        match self {
+            Self::Session(session) => call(session, "pg_advisory_unlock").await.map(|_| ()),
+            // Of a transaction that failed, nothing is committed.
+            Self::Transaction(transaction) => transaction.commit().await,
+        }
+    }
+
+    fn connection(&mut self) -> &mut PgConnection {
+        match self {
+            Self::Session(session) => session,
+            Self::Transaction(transaction) => transaction,
+        }
+    }
+}
+
+/// Calls a function of the migrators' lock.
+async fn call(connection: &mut PgConnection, function: &str) -> Result<bool, sqlx::Error> {
+    let sql = format!("SELECT {function}({MIGRATION_LOCK})");
+    sqlx::raw_sql(AssertSqlSafe(sql)).fetch_one(connection).await?.try_get(0)
+}
+
+async fn change_in_session(session: &mut PgConnection, change: &Change) -> Result<Done, sqlx::Error> {
     match change {
-        Change::Brief(sql) => execute(session, brief(sql)).await,
+        Change::Brief(sql) => execute(session, brief(sql)).await?,
         Change::Index { sql, invalid } => {
             if let Some(name) = invalid {
                 execute(session, format!("DROP INDEX CONCURRENTLY IF EXISTS {name}")).await?;
             }
-            execute(session, sql.replacen("INDEX ", "INDEX CONCURRENTLY ", 1)).await
+            execute(session, sql.replacen("INDEX ", "INDEX CONCURRENTLY ", 1)).await?;
         }
     }
+    Ok(Done::Changed)
 }
 
-async fn change_in_transaction(pool: &PgPool, change: &Change, table: &TableName) -> Result<Done, sqlx::Error> {
-    let sql = match change {
-        Change::Brief(sql) => brief(sql),
+async fn change_in_transaction(
+    transaction: &mut PgConnection,
+    change: &Change,
+    table: &TableName,
+) -> Result<Done, sqlx::Error> {
+    match change {
+        Change::Brief(sql) => execute(transaction, brief(sql)).await?,
         Change::Index { sql, invalid } => {
-            let size = format!("SELECT pg_relation_size('{}')", table.to_string().replace('\'', "''"));
-            let size: i64 = sqlx::raw_sql(AssertSqlSafe(brief(&size))).fetch_one(pool).await?.try_get(0)?;
+            let size = brief(&format!("SELECT pg_relation_size('{}')", table.to_string().replace('\'', "''")));
+            let size: i64 = sqlx::raw_sql(AssertSqlSafe(size)).fetch_one(&mut *transaction).await?.try_get(0)?;
             if size > LARGEST_BLOCKED {
                 return Ok(Done::NeedsSession);
             }
             let drop = invalid.as_ref().map(|name| format!("DROP INDEX IF EXISTS {name}; ")).unwrap_or_default();
-            brief(&(drop + sql))
+            execute(transaction, brief(&(drop + sql))).await?;
         }
-    };
-    let lock = format!(
-        "DO $$ BEGIN IF NOT pg_try_advisory_xact_lock({MIGRATION_LOCK}) THEN \
-         RAISE EXCEPTION 'another instance is migrating' USING ERRCODE = '{BUSY}'; END IF; END $$; "
-    );
-    match sqlx::raw_sql(AssertSqlSafe(lock + &sql)).execute(pool).await {
-        Ok(_) => Ok(Done::Changed),
-        Err(error) if code(&error).as_deref() == Some(BUSY) => Ok(Done::Busy),
-        Err(error) => Err(error),
     }
+    Ok(Done::Changed)
 }
 
 /// The statements, which give up soon if they do not get their locks. Sent as one query, they are one transaction.
@@ -135,8 +172,8 @@ fn brief(sql: &str) -> String {
     format!("SET LOCAL lock_timeout = {}; SET LOCAL client_min_messages = warning; {sql}", LOCK_TIMEOUT.as_millis())
 }
 
-async fn execute(session: &mut PgConnection, sql: String) -> Result<(), sqlx::Error> {
-    sqlx::raw_sql(AssertSqlSafe(sql)).execute(session).await.map(|_| ())
+async fn execute(connection: &mut PgConnection, sql: String) -> Result<(), sqlx::Error> {
+    sqlx::raw_sql(AssertSqlSafe(sql)).execute(connection).await.map(|_| ())
 }
 
 /// Whether a change that failed so may be made later: another transaction was in its way.

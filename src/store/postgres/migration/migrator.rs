@@ -2,8 +2,8 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-use super::link::{Done, Link, Route, is_made_already, passes};
-use super::plan::Catalogue;
+use super::link::{Done, Link, Locked, Route, is_made_already, passes};
+use super::plan::{Catalogue, Change};
 use super::steps::Schema;
 use crate::store::postgres::fault::Fault;
 
@@ -27,6 +27,19 @@ pub(in super::super) struct Migrator<'a> {
     link: Link<'a>,
 }
 
+/// Why a step failed.
+struct Failed {
+    error: sqlx::Error,
+    /// What it was to change, if it got as far as that.
+    change: Option<Change>,
+}
+
+impl From<sqlx::Error> for Failed {
+    fn from(error: sqlx::Error) -> Self {
+        Self { error, change: None }
+    }
+}
+
 impl<'a> Migrator<'a> {
     /// Makes the table complete.
     pub(in super::super) async fn run(schema: &'a Schema, route: Route<'a>) -> Result<(), Fault> {
@@ -46,9 +59,12 @@ impl<'a> Migrator<'a> {
     async fn complete(&mut self) -> Result<(), Fault> {
         let (mut since, mut pause, mut made) = (Instant::now(), FIRST_PAUSE, None);
         loop {
+            // Without the lock, which a complete table does not need.
             let row = self.link.fetch(&self.schema.catalogue).await?;
-            let Some(change) = self.schema.next_change(&Catalogue::read(&row)?) else { return Ok(()) };
-            match self.link.change(&change, &self.schema.table).await {
+            if self.schema.next_change(&Catalogue::read(&row)?).is_none() {
+                return Ok(());
+            }
+            match self.step().await {
                 Ok(Done::Changed) => {
                     (since, pause, made) = (Instant::now(), FIRST_PAUSE, None);
                     continue;
@@ -56,14 +72,33 @@ impl<'a> Migrator<'a> {
                 // However long that takes: another migrator may be building a large index.
                 Ok(Done::Busy) => since = Instant::now(),
                 Ok(Done::NeedsSession) => return Err(Fault::refused(NEEDS_SESSION)),
-                // By another migrator, since the catalogue was looked at. If the same still misses, it is another table's.
-                Err(error) if is_made_already(&error) && made.as_ref() != Some(&change) => made = Some(change),
-                Err(error) if !passes(&error) => return Err(error.into()),
-                Err(error) if since.elapsed() >= PATIENCE => return Err(Fault::from(error).with_advice(TABLE_IN_USE)),
+                // By hand, since the catalogue was looked at. If the same still misses, it is another table's.
+                Err(Failed { error, change }) if is_made_already(&error) && made != change => made = change,
+                Err(Failed { error, .. }) if !passes(&error) => return Err(error.into()),
+                Err(Failed { error, .. }) if since.elapsed() >= PATIENCE => {
+                    return Err(Fault::from(error).with_advice(TABLE_IN_USE));
+                }
                 Err(_) => {}
             }
             tokio::time::sleep(pause).await;
             pause = (pause * 2).min(LONGEST_PAUSE);
         }
     }
+
+    /// Makes the next change under the lock. What it is to be is decided there: an index that the catalogue showed as invalid before
+    /// may be another migrator's, who has finished it since.
+    async fn step(&mut self) -> Result<Done, Failed> {
+        let Some(mut locked) = self.link.try_lock().await? else { return Ok(Done::Busy) };
+        let done = make_next(&mut locked, self.schema).await;
+        let unlocked = locked.unlock().await;
+        let done = done?;
+        unlocked?;
+        Ok(done)
+    }
+}
+
+async fn make_next(locked: &mut Locked<'_>, schema: &Schema) -> Result<Done, Failed> {
+    let row = locked.fetch(&schema.catalogue).await?;
+    let Some(change) = schema.next_change(&Catalogue::read(&row)?) else { return Ok(Done::Changed) };
+    locked.change(&change, &schema.table).await.map_err(|error| Failed { error, change: Some(change) })
 }

@@ -65,3 +65,5 @@ mod secrecy;
 mod tables;
 #[path = "postgres/together.rs"]
 mod together;
+#[path = "postgres/unanswered.rs"]
+mod unanswered;

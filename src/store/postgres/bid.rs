@@ -5,7 +5,8 @@ use sqlx::postgres::{PgArguments, PgRow, Postgres};
 use sqlx::query::Query;
 use sqlx::{AssertSqlSafe, Row as _};
 
-use super::lane::{Running, Sheet, place};
+use super::lane::{Sheet, place};
+use super::late::Late;
 use super::overdue::Overdue;
 use super::parcel::Kept;
 use super::settle::Settle;
@@ -180,9 +181,10 @@ impl Sheet for ClaimSheet {
         Ok(said)
     }
 
-    fn overdue(&self, bids: &[&Bid], running: Running) {
-        if let Some(overdue) = &self.overdue {
-            overdue.release(self, bids, running);
+    fn overdue(&self, bids: &[&Bid], late: Late) {
+        match &self.overdue {
+            Some(overdue) => overdue.release(self, bids, late),
+            None => late.let_end(),
         }
     }
 }
@@ -224,9 +226,10 @@ impl Sheet for TakeoverSheet {
         Ok(taken)
     }
 
-    fn overdue(&self, bids: &[&Bid], running: Running) {
-        if let Some(overdue) = &self.overdue {
-            overdue.release(self, bids, running);
+    fn overdue(&self, bids: &[&Bid], late: Late) {
+        match &self.overdue {
+            Some(overdue) => overdue.release(self, bids, late),
+            None => late.let_end(),
         }
     }
 }

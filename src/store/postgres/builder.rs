@@ -64,8 +64,9 @@ impl PostgresStoreBuilder {
     /// [claim deadline](crate::WebhookLayer::claim_deadline).
     ///
     /// Past it everybody in the batch is told
-    /// [`TimedOut`](crate::store::StoreErrorKind::TimedOut) and the connection is replaced. If the server claims events after that, the
-    /// store releases them: it waits up to a minute for the server's answer, in the background.
+    /// [`TimedOut`](crate::store::StoreErrorKind::TimedOut) and another connection is made, if there are [not too many](super#connections)
+    /// yet. If the server claims events after that, the store releases them: it waits a minute or longer for the server's answer, in
+    /// the background.
     ///
     /// # Errors
     ///

@@ -1,15 +1,15 @@
-use std::future::Future;
-use std::pin::Pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use sqlx::postgres::{PgArguments, PgRow, Postgres};
 use sqlx::query::Query;
 use sqlx::{AssertSqlSafe, ConnectOptions, PgConnection, Row as _};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::{Instant, timeout_at};
 
 use super::access::{Access, in_transaction};
 use super::fault::{Fault, Remedy};
+use super::late::{Late, Running};
 use super::schema::Statements;
 use crate::telemetry;
 
@@ -25,6 +25,13 @@ const SETTINGS: &str = "SET plan_cache_mode = force_generic_plan; \
     SET enable_seqscan = off; SET enable_hashjoin = off; SET enable_mergejoin = off; SET jit = off; \
     SET default_transaction_isolation = 'read committed'; ";
 
+/// How many connections a lane has at the most. It needs one; but a claim or a settlement that is not answered by its deadline keeps
+/// its connection, and the next statement has another one. A commit that waits for a replica may take for ever, and its session with
+/// it, whether the store stays connected or not: without a bound, all of the server's sessions would be such ones.
+const MOST_CONNECTIONS: usize = 3;
+
+const UNANSWERED: &str = "the server leaves as many statements unanswered as this store leaves open at a time: pg_stat_activity shows     what they wait for, SyncRep for example, a replica that is away";
+
 /// A connection of the store's own, which runs one statement at a time: made when it is needed, kept until it breaks.
 pub(super) struct Lane {
     name: &'static str,
@@ -36,10 +43,9 @@ pub(super) struct Lane {
     /// Asks whether the whole table is locked.
     table_lock: Option<Arc<str>>,
     kept: Mutex<Option<PgConnection>>,
+    /// One for each statement that was begun and is not answered yet.
+    places: Arc<Semaphore>,
 }
-
-/// Runs one statement, and gives back the connection that it ran on. It owns all that it needs, so that it can outlive its batch.
-pub(super) type Running = Pin<Box<dyn Future<Output = (PgConnection, Result<Vec<PgRow>, sqlx::Error>)> + Send>>;
 
 /// A statement that asks for many rows at once.
 pub(super) trait Sheet: Sync {
@@ -52,9 +58,9 @@ pub(super) trait Sheet: Sync {
     /// What the statement said of each of `rows`.
     fn read(&self, rows: &[&Self::Row], answer: &[PgRow]) -> Result<Vec<Self::Outcome>, sqlx::Error>;
 
-    /// The deadline is over and the server has not answered yet: the statement may still take effect. Dropping `_running` closes its
-    /// connection, and does not stop the server.
-    fn overdue(&self, _rows: &[&Self::Row], _running: Running) {}
+    /// The deadline is over and the server has not answered yet: the statement may still take effect. Dropping `_late` closes its
+    /// connection, and does not stop the server; which ends by itself whatever does not wait to commit.
+    fn overdue(&self, _rows: &[&Self::Row], _late: Late) {}
 }
 
 /// Of `all`, the one that `row` is about, by the number in its first column.
@@ -88,6 +94,7 @@ impl Lane {
             lock_timeout,
             table_lock: None,
             kept: Mutex::new(None),
+            places: Arc::new(Semaphore::new(MOST_CONNECTIONS)),
         }
     }
 
@@ -148,7 +155,7 @@ impl Lane {
     }
 
     async fn ask_part<S: Sheet>(&self, sheet: &S, part: &[&S::Row], until: Instant) -> Result<Vec<S::Outcome>, Fault> {
-        let answer = self.run(until, || sheet.query(part), |running| sheet.overdue(part, running)).await?;
+        let answer = self.run(until, || sheet.query(part), |late| sheet.overdue(part, late)).await?;
         Ok(sheet.read(part, &answer)?)
     }
 
@@ -168,8 +175,9 @@ impl Lane {
         &self,
         until: Instant,
         query: impl Fn() -> Query<'static, Postgres, PgArguments>,
-        overdue: impl FnOnce(Running),
+        overdue: impl FnOnce(Late),
     ) -> Result<Vec<PgRow>, Fault> {
+        let place = self.place(until).await?;
         let mut retries = 0;
         loop {
             if Instant::now() >= until {
@@ -185,7 +193,7 @@ impl Lane {
             let begin = self.access.pooled.then(|| self.settings.clone());
             let mut running: Running = Box::pin(fetch_all(connection, begin, query()));
             let Ok((connection, answer)) = timeout_at(until, &mut running).await else {
-                overdue(running);
+                overdue(Late::new(running, place, MOST_CONNECTIONS - self.places.available_permits()));
                 return Err(Fault::timed_out());
             };
             let fault = match answer {
@@ -209,6 +217,12 @@ impl Lane {
             }
             telemetry::batch_retried(self.name);
         }
+    }
+
+    /// Waits until there is room for another statement, as long as it is not too late.
+    async fn place(&self, until: Instant) -> Result<OwnedSemaphorePermit, Fault> {
+        let place = timeout_at(until, self.places.clone().acquire_owned()).await;
+        place.ok().and_then(Result::ok).ok_or_else(|| Fault::refused(UNANSWERED))
     }
 
     async fn connect(&self) -> Result<PgConnection, sqlx::Error> {

@@ -65,18 +65,24 @@
 //! They are made with the pool's options but not taken from the pool, when they are first needed, and are as many however busy the
 //! store is:
 //!
-//! | for | connections |
-//! |---|---|
-//! | claims and accepted events | 2 |
-//! | renewals, completions and whatever else ends a claim | 1 |
-//! | waking workers, where events are accepted or put back | 1 |
-//! | leases, where a worker runs | 1 |
-//! | looking for events of lost leases, and behind an old snapshot, where a worker runs and there is such | 1 |
-//! | how many events are waiting and which are known, where a receiver [limits](crate::inbox::Inbox::max_waiting_events) them | 1 |
-//! | being woken, where a worker runs | 1 |
+//! | for | connections | at the most |
+//! |---|---|---|
+//! | claims and accepted events | 2 | 6 |
+//! | renewals, completions and whatever else ends a claim | 1 | 3 |
+//! | waking workers, where events are accepted or put back | 1 | 1 |
+//! | leases, where a worker runs | 1 | 1 |
+//! | looking for events of lost leases, and behind an old snapshot, where a worker runs and there is such | 2 | 2 |
+//! | how many events are waiting and which are known, where a receiver [limits](crate::inbox::Inbox::max_waiting_events) them | 1 | 1 |
+//! | being woken, where a worker runs | 1 | 1 |
+//!
+//! There are more than usual while the server leaves claims or settlements unanswered. Such a statement keeps its connection past its
+//! [deadline](PostgresStoreBuilder::deadline), so that it is known what it did, and the next one has another connection, until there
+//! are as many as the last column says. What is asked then fails at its deadline, and is not sent. Of each connection in the middle
+//! column, the oldest such statement is given up after a minute, and another one each minute. Its session on the server ends then, unless
+//! it waits to commit, as for a synchronous replica that is away: those sessions stay until the replica is back, or done without.
 //!
 //! The pool itself serves [`migrate`](PostgresStore::migrate), [`purge`](PostgresStore::purge), and what operators ask.
-//! [`check`](PostgresStore::check) opens two more for a moment.
+//! [`check`](PostgresStore::check) opens two more for a moment, and two past the pooler.
 //!
 //! # Poolers
 //!
@@ -127,6 +133,7 @@ mod fault;
 mod held_up;
 mod inbox;
 mod lane;
+mod late;
 mod leases;
 mod migration;
 mod operators;

@@ -1,15 +1,10 @@
-use std::time::Duration;
-
 use sqlx::Row as _;
-use tokio::time::timeout;
 
 use super::bid::{Bid, Said};
-use super::lane::{Running, Sheet};
+use super::lane::Sheet;
+use super::late::Late;
 use super::settles::Settles;
 use crate::store::batcher::Batcher;
-
-/// How long a statement is waited for after its batch was given up. The server ends it sooner by itself, unless it has begun to commit.
-const LONGEST_WAIT: Duration = Duration::from_secs(60);
 
 /// Releases what a statement claims after its batch was given up: everybody was told that the store does not answer, so nobody runs
 /// those events, and their leases would hold them all the same.
@@ -20,14 +15,14 @@ const LONGEST_WAIT: Duration = Duration::from_secs(60);
 pub(super) struct Overdue(pub(super) Batcher<Settles>);
 
 impl Overdue {
-    pub(super) fn release<S>(&self, sheet: &S, bids: &[&Bid], running: Running)
+    pub(super) fn release<S>(&self, sheet: &S, bids: &[&Bid], late: Late)
     where
         S: Sheet<Row = Bid, Outcome: Into<Option<Said>>> + Clone + Send + 'static,
     {
         let (sheet, settles) = (sheet.clone(), self.0.clone());
         let bids: Vec<Bid> = bids.iter().copied().cloned().collect();
         tokio::spawn(async move {
-            let Ok((_, Ok(mut rows))) = timeout(LONGEST_WAIT, running).await else { return };
+            let Some(mut rows) = late.answer().await else { return };
             // Whoever asked has asked again under the same token, and holds the claim.
             rows.retain(|row| !row.try_get("was_own").unwrap_or(false));
             let said = sheet.read(&bids.iter().collect::<Vec<_>>(), &rows).unwrap_or_default();

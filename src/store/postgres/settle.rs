@@ -6,6 +6,7 @@ use sqlx::query::Query;
 use sqlx::{AssertSqlSafe, Row as _};
 
 use super::lane::{Sheet, place};
+use super::late::Late;
 use super::text::{milliseconds, pause, storable};
 use crate::EventKey;
 use crate::store::queue::log;
@@ -171,6 +172,10 @@ impl Sheet for SettleSheet {
             *place(&mut said, row)? = freed(Hold::Held, is_due == Some(true), row.try_get(2)?, row.try_get(3)?);
         }
         Ok(said)
+    }
+
+    fn overdue(&self, _: &[&Settle], late: Late) {
+        late.let_end();
     }
 }
 

@@ -30,7 +30,7 @@ const SETTINGS: &str = "SET plan_cache_mode = force_generic_plan; \
 /// it, whether the store stays connected or not: without a bound, all of the server's sessions would be such ones.
 const MOST_CONNECTIONS: usize = 3;
 
-const UNANSWERED: &str = "the server leaves as many statements unanswered as this store leaves open at a time: pg_stat_activity shows     what they wait for, SyncRep for example, a replica that is away";
+const UNANSWERED: &str = "the server leaves as many statements unanswered as this store leaves open at a time: pg_stat_activity shows what they wait for, SyncRep for example, a replica that is away";
 
 /// A connection of the store's own, which runs one statement at a time: made when it is needed, kept until it breaks.
 pub(super) struct Lane {

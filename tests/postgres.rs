@@ -59,6 +59,8 @@ mod receiver;
 mod refusals;
 #[path = "postgres/restart.rs"]
 mod restart;
+#[path = "postgres/rolling.rs"]
+mod rolling;
 #[path = "postgres/secrecy.rs"]
 mod secrecy;
 #[path = "postgres/tables.rs"]
@@ -67,3 +69,5 @@ mod tables;
 mod together;
 #[path = "postgres/unanswered.rs"]
 mod unanswered;
+#[path = "postgres/version_1.rs"]
+mod version_1;

@@ -31,7 +31,7 @@ fn store(pool: &PgPool, table: &str) -> PostgresStore {
 }
 
 /// What the catalogue says of a table: its columns and indexes, and whether these can be used.
-async fn shape(bed: &Bed) -> Vec<String> {
+pub(crate) async fn shape(bed: &Bed) -> Vec<String> {
     let sql = bed.about(
         "SELECT format('%s %s %s', attname, format_type(atttypid, atttypmod), attnotnull) FROM pg_attribute
           WHERE attrelid = 'events'::regclass AND attnum > 0 AND NOT attisdropped
@@ -44,7 +44,7 @@ async fn shape(bed: &Bed) -> Vec<String> {
 }
 
 /// What a new table has and this one has not. An index that a later release has no use for may be left.
-async fn missing(bed: &Bed, whole: &[String]) -> Vec<String> {
+pub(crate) async fn missing(bed: &Bed, whole: &[String]) -> Vec<String> {
     let there = shape(bed).await;
     whole.iter().filter(|part| !there.contains(part)).cloned().collect()
 }
@@ -55,7 +55,7 @@ async fn comment(bed: &Bed) -> Option<String> {
 }
 
 /// A table as the release before versions made it.
-async fn table_of_version_1(server: &PostgresServer, table: &str) -> Bed {
+pub(crate) async fn table_of_version_1(server: &PostgresServer, table: &str) -> Bed {
     let bed = Bed { pool: server.pool(), table: table.to_owned(), store: store(&server.pool(), table) };
     bed.run(&SCHEMA_1.replace("webhook_events", table)).await;
     bed

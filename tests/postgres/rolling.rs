@@ -82,7 +82,7 @@ async fn every_delivery_is_answered_while_columns_are_added_and_a_transaction_is
         let gave_up = log.lines().filter(|line| line.contains("STATEMENT") && line.contains("ADD COLUMN")).count();
         let waited = log.lines().any(|line| line.starts_with("version 1 claims") && line.contains("still waiting for"));
         // One that failed is told at once.
-        gave_up >= 3 && waited || delivering.iter().any(|delivering| delivering.is_finished())
+        gave_up >= 3 && waited || delivering.iter().any(tokio::task::JoinHandle::is_finished)
     })
     .await;
     assert!(!migrating.is_finished(), "it waited all the time");

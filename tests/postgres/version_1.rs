@@ -197,7 +197,7 @@ impl Version1 {
             }
             tokio::time::sleep(Duration::from_millis(pause)).await;
         }
-        Ok(self.try_settle(claim, &settle).await?.map_or(held, Ok).map_err(StoreError::new)?)
+        self.try_settle(claim, &settle).await?.map_or(held, Ok).map_err(StoreError::new)
     }
 }
 

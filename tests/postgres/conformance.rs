@@ -10,7 +10,7 @@ use tower_webhook::EventKey;
 use tower_webhook::store::{Claim, ClaimRequest, Ending, Enlistment, Hold, PostgresStore, Store, StoreFuture};
 use tower_webhook::testing::conformance::{self, Harness};
 
-use crate::bed::{Bed, patient, shared, shift};
+use crate::bed::{Bed, patient, pooler, shared, shift};
 use crate::support::checker::asked_seed;
 
 /// A new table for every check. Time passes by shifting what is in it.
@@ -27,6 +27,10 @@ impl Tables {
     pub(crate) fn behind_a_pooler() -> Self {
         Self { pooled: true, ..Self::default() }
     }
+
+    pub(crate) fn keeping_bodies(self, time: Duration) -> Self {
+        Self { bodies: Some(time), ..self }
+    }
 }
 
 impl Harness for Tables {
@@ -35,6 +39,10 @@ impl Harness for Tables {
     async fn store(&self) -> PostgresStore {
         let bed = if self.pooled { Bed::pooled().await } else { Bed::new().await };
         let store = match self.bodies {
+            Some(time) if self.pooled => {
+                let store = patient(&pooler().pool(shared()), &bed.table).pooled();
+                store.keep_completed_bodies(time).build()
+            }
             Some(time) => patient(&bed.pool, &bed.table).keep_completed_bodies(time).build(),
             None => bed.store.clone(),
         };
@@ -61,8 +69,7 @@ async fn postgres_inbox_keeps_the_contract() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn completed_bodies_go_before_their_records() {
     for kept in [Duration::from_secs(60), Duration::ZERO] {
-        let tables = Tables { bodies: Some(kept), ..Tables::default() };
-        conformance::queue::bodies::run(&tables, kept).await;
+        conformance::queue::bodies::run(&Tables::default().keeping_bodies(kept), kept).await;
     }
 }
 

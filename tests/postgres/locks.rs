@@ -3,16 +3,23 @@
 use std::error::Error;
 use std::time::Duration;
 
+use axum::Router;
+use axum::body::Body;
+use axum::routing::post;
 use futures_util::future::{join, join_all};
+use tower::ServiceExt;
 use tower_webhook::rejection::RejectionKind;
 use tower_webhook::store::breaker::CircuitState;
 use tower_webhook::store::{BreakerStore, Claim, ClaimToken, Completion, Hold, PostgresStore, Store, StoreErrorKind};
-use tower_webhook::{EventKey, Outcome};
+use tower_webhook::testing::TestSender;
+use tower_webhook::{EventKey, Outcome, WebhookLayer};
 
-use crate::bed::{Bed, WEEK, eventually, key, run_on};
+use crate::bed::{Bed, PATIENCE, WEEK, eventually, key, run_on};
 use crate::receiver::{Receiver, assert_unavailable};
+use crate::support::logs::Logs;
 use crate::support::pgbouncer::Pgbouncer;
 use crate::support::postgres_server::{PostgresServer, Settings};
+use crate::support::{Answer, scheme};
 use crate::together::wins;
 
 /// A server that logs every wait for a lock of more than a millisecond, and who waited.
@@ -114,6 +121,29 @@ async fn locked_table_is_a_store_that_does_not_answer() {
         }
     }
     receiver.check(&server).await;
+}
+
+/// Ten times what the store's deadline allows, and a third of every other deadline: whoever answers within it is the store.
+const BY_THE_STORE: Duration = Duration::from_secs(20);
+
+#[tokio::test]
+async fn delivery_on_a_locked_table_is_answered_by_the_store_before_any_deadline_of_the_layer() {
+    let server = PostgresServer::start();
+    let store = PostgresStore::new(server.pool());
+    store.migrate().await.expect("a table");
+    let layer = WebhookLayer::new(scheme(), store).in_flight_wait(PATIENCE).claim_deadline(PATIENCE);
+    let app = Router::new().route("/webhooks", post(|| async {})).layer(layer.expect("a deadline"));
+    let mut other = server.connect().await;
+    for (round, mode) in TABLE_LOCKS.into_iter().enumerate() {
+        run_on(&mut other, locked_by(mode)).await;
+        let (logs, _guard) = Logs::capture();
+        let delivery = TestSender::new(scheme()).deliver(format!(r#"{{"id":"evt_{round}"}}"#)).request::<Body>();
+        let answer = tokio::time::timeout(BY_THE_STORE, app.clone().oneshot(delivery)).await;
+        let answer = Answer::read(answer.expect("an answer of the store's").expect("a router cannot fail")).await;
+        assert_unavailable(&answer);
+        assert_eq!(logs.count("locks the whole table"), 1, "{mode}: {:?}", logs.lines());
+        run_on(&mut other, "ROLLBACK".to_owned()).await;
+    }
 }
 
 #[tokio::test]

@@ -1,6 +1,8 @@
 //! A store behind PgBouncer in transaction mode, the version without prepared statements: it keeps the contract, survives the
 //! pooler's death, and leaves nothing behind on sessions that others use.
 
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, SystemTime};
 
 use axum::Router;
@@ -31,6 +33,13 @@ async fn store_behind_a_pooler_keeps_the_contract() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn inbox_behind_a_pooler_keeps_the_contract() {
     conformance::queue::run(&Tables::behind_a_pooler()).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn completed_bodies_go_before_their_records_behind_a_pooler() {
+    for kept in [Duration::from_secs(60), Duration::ZERO] {
+        conformance::queue::bodies::run(&Tables::behind_a_pooler().keeping_bodies(kept), kept).await;
+    }
 }
 
 /// Handlers that write an effect in the transaction that completes their event.
@@ -190,6 +199,57 @@ async fn killed_pooler_is_a_503_until_it_is_back() {
     }
     assert_eq!(receiver.handler.runs(), 3);
     receiver.check(&server).await;
+}
+
+/// Handlers run while the pooler dies, and while there is none; what their leases were is known on the server only.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn worker_runs_every_event_though_the_pooler_is_killed_again_and_again() {
+    const EVENTS: usize = 300;
+    const KILLS: usize = 3;
+    let server = PostgresServer::start_with(Settings::default().set("fsync=off"));
+    let mut pooler = Pgbouncer::before(&server);
+    let store = PostgresStore::builder(pooler.pool(&server)).pooled().build();
+    store.migrate().await.expect("a table");
+    let ran = Arc::new(Mutex::new(HashMap::<String, usize>::new()));
+    let runs = ran.clone();
+    let handler = move |event: WebhookEvent| {
+        let runs = runs.clone();
+        async move {
+            *runs.lock().expect("no panic under the lock").entry(event.id().to_owned()).or_default() += 1;
+            tokio::time::sleep(Duration::from_millis(1)).await;
+        }
+    };
+    let handlers = Router::new().route("/webhooks", post(handler));
+    let app = handlers.clone().layer(WebhookLayer::inbox(scheme(), store.clone()));
+    for n in 0..EVENTS {
+        let id = format!("evt_{n}");
+        eventually("it is accepted", async || {
+            let outcome = deliver(app.clone(), id.clone()).await;
+            matches!(outcome, Some(Outcome::Accepted | Outcome::Duplicate))
+        })
+        .await;
+    }
+    // The leases of a batch that was lost end soon enough to wait for.
+    let worker = Worker::new(store.clone(), handlers).concurrency(4).expect("a number").batch(16).expect("a number");
+    let worker = worker.lease(Duration::from_secs(5)).expect("a lease");
+    let worker = worker.poll_every(Duration::from_millis(100)).expect("an interval");
+    let (stop, stopped) = tokio::sync::oneshot::channel::<()>();
+    let working = tokio::spawn(worker.run(async move { _ = stopped.await }));
+    let distinct = || ran.lock().expect("no panic under the lock").len();
+    for kill in 1..=KILLS {
+        eventually("it works", async || distinct() >= kill * EVENTS / (KILLS + 2)).await;
+        pooler.kill();
+        eventually("the pooler is missed", async || store.waiting(1).await.is_err()).await;
+        pooler.restart();
+    }
+    let bed = Bed { pool: server.pool(), table: "webhook_events".to_owned(), store };
+    eventually("every event is completed", async || {
+        bed.count("SELECT count(*) FROM events WHERE state = 'completed'").await == EVENTS as i64
+    })
+    .await;
+    assert_eq!((distinct(), bed.count("SELECT count(*) FROM events").await), (EVENTS, EVENTS as i64));
+    stop.send(()).expect("it works");
+    working.await.expect("no panic");
 }
 
 /// A pooler closes its sessions every now and then, and so does the server; a delivery must not pay for it.

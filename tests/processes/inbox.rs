@@ -113,11 +113,8 @@ async fn balance_is_exact_however_often_workers_are_killed() {
             let process = ledger(&site, &pauses);
             let deliveries = deliver(&process, events..events + EVENTS_PER_KILL);
             events += EVENTS_PER_KILL;
-            tokio::time::sleep(Duration::from_millis(dice.below(60))).await;
-            process.signal("KILL");
-            known.extend(deliveries.join_all().await.into_iter().flatten());
+            known.extend(killed_under_way(&process, deliveries, &mut dice).await);
         }
-        // Otherwise nothing was under way when they were killed.
         assert!(known.len() > events / 4, "{}: {} of {events}", site.name, known.len());
         let last = ledger(&site, &["--lease-ms", "300"]);
         // Not those that were acknowledged: they must be there, without being sent again.
@@ -137,17 +134,12 @@ async fn acknowledged_events_are_run_however_often_workers_are_killed() {
     let (site, mut dice) = (Site::redis(), Dice::new(seed));
     let ledger = LedgerFile::new("inbox-storm-redis");
     let mut events = 0;
-    let mut deliveries = Vec::new();
+    let mut acknowledged = BTreeSet::new();
     for _ in 0..KILLS_ON_REDIS {
         let process = receiver(&site, &ledger, &["--lease", "0.3", "--handler-delay-ms", "5", "--attempts", "1000000"]);
-        deliveries.push(deliver(&process, events..events + EVENTS_PER_KILL));
+        let deliveries = deliver(&process, events..events + EVENTS_PER_KILL);
         events += EVENTS_PER_KILL;
-        tokio::time::sleep(Duration::from_millis(dice.below(60))).await;
-        process.signal("KILL");
-    }
-    let mut acknowledged = BTreeSet::new();
-    for delivery in deliveries {
-        acknowledged.extend(delivery.join_all().await.into_iter().flatten());
+        acknowledged.extend(killed_under_way(&process, deliveries, &mut dice).await);
     }
     assert!(!acknowledged.is_empty(), "seed {seed}: some were acknowledged");
     let _last = receiver(&site, &ledger, &["--lease", "0.3", "--attempts", "1000000"]);
@@ -156,6 +148,22 @@ async fn acknowledged_events_are_run_however_often_workers_are_killed() {
         acknowledged.is_subset(&run)
     })
     .await;
+}
+
+/// Kills a process once some of its deliveries are answered, and a little later: how many and how much later, the dice say. Returns
+/// the ids of those that were acknowledged.
+///
+/// However slow the machine is, some are acknowledged, and are run or wait when the process dies.
+async fn killed_under_way(process: &Process, mut deliveries: JoinSet<Option<String>>, dice: &mut Dice) -> Vec<String> {
+    let mut acknowledged = Vec::new();
+    for _ in 0..dice.below(EVENTS_PER_KILL as u64 + 1) {
+        let answer = deliveries.join_next().await.expect("a delivery");
+        acknowledged.extend(answer.expect("no panic"));
+    }
+    tokio::time::sleep(Duration::from_millis(dice.below(30))).await;
+    process.signal("KILL");
+    acknowledged.extend(deliveries.join_all().await.into_iter().flatten());
+    acknowledged
 }
 
 /// Starts a delivery of each event, and says which were acknowledged.

@@ -5,7 +5,7 @@ use std::fmt::Write;
 
 use tower_webhook::store::{ClaimRequest, ClaimToken, PostgresStore, Store, StoreError};
 
-use crate::bed::{WEEK, key};
+use crate::bed::{PATIENCE, WEEK, key};
 use crate::receiver::{Receiver, assert_unavailable};
 use crate::support::logs::Logs;
 use crate::support::postgres_server::{PostgresServer, Settings};
@@ -32,7 +32,7 @@ async fn password_is_in_no_error_no_debug_and_no_log() {
     assert!(receiver.deliver("evt_1").await.status.is_success(), "the right password lets in");
 
     let wrong = sqlx::postgres::PgPoolOptions::new().connect_lazy_with(server.options().password(WRONG));
-    let store = PostgresStore::new(wrong.clone());
+    let store = PostgresStore::builder(wrong.clone()).deadline(PATIENCE).expect("a deadline").build();
     let key = key("evt_2");
     let request = ClaimRequest::new(&key, ClaimToken::random(), WEEK);
     let refused = store.claim(&request).await.expect_err("the wrong password");

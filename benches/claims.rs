@@ -10,6 +10,9 @@
 mod load;
 #[path = "claims/memory.rs"]
 mod memory;
+#[path = "../tests/support/port.rs"]
+#[allow(unreachable_pub, reason = "shared with the tests")]
+mod port;
 #[path = "claims/postgres.rs"]
 mod postgres;
 #[path = "../tests/support/postgres_server.rs"]

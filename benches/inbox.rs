@@ -21,6 +21,9 @@ mod events;
 mod load;
 #[path = "inbox/pickup.rs"]
 mod pickup;
+#[path = "../tests/support/port.rs"]
+#[allow(unreachable_pub, reason = "shared with the tests")]
+mod port;
 #[path = "../tests/support/postgres_server.rs"]
 #[allow(dead_code, unreachable_pub, reason = "shared with the tests, which use more of it")]
 mod postgres_server;

@@ -27,6 +27,7 @@ pub mod faulty;
 pub mod logs;
 #[cfg(feature = "postgres")]
 pub mod pgbouncer;
+pub mod port;
 #[cfg(feature = "postgres")]
 pub mod postgres_server;
 pub mod process;

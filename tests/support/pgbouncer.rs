@@ -10,7 +10,8 @@ use std::time::{Duration, Instant};
 use sqlx::PgPool;
 use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
 
-use super::postgres_server::{PostgresServer, as_postgres, find, free_port, new_directory};
+use super::port::Port;
+use super::postgres_server::{PostgresServer, as_postgres, find, new_directory};
 
 const PATIENCE: Duration = Duration::from_secs(60);
 
@@ -27,7 +28,7 @@ rm -rf "$0"
 "#;
 
 pub struct Pgbouncer {
-    port: u16,
+    port: Port,
     directory: PathBuf,
     process: Child,
     watchdog: Child,
@@ -36,11 +37,12 @@ pub struct Pgbouncer {
 
 impl Pgbouncer {
     pub fn before(server: &PostgresServer) -> Self {
-        let (directory, port) = (new_directory(), free_port());
+        let (directory, port) = (new_directory(), Port::take());
         let (read, leash) = pipe().expect("a pipe");
         let watchdog = Command::new("sh").args(["-c", WATCHDOG]).arg(&directory).stdin(read).spawn().expect("a shell");
         fs::write(directory.join("users"), "\"postgres\" \"\"\n").expect("a file of users");
-        fs::write(directory.join("ini"), configuration(&directory, port, server.port)).expect("a configuration");
+        fs::write(directory.join("ini"), configuration(&directory, port.number, server.address().port()))
+            .expect("a configuration");
         let process = launch(&directory);
         let pooler = Self { port, directory, process, watchdog, leash: Some(leash) };
         pooler.wait_until_ready();
@@ -48,7 +50,7 @@ impl Pgbouncer {
     }
 
     pub fn address(&self) -> SocketAddr {
-        (Ipv4Addr::LOCALHOST, self.port).into()
+        (Ipv4Addr::LOCALHOST, self.port.number).into()
     }
 
     /// For those who are told by text where it is.

@@ -2,7 +2,7 @@
 
 use std::fs;
 use std::io::{PipeWriter, pipe};
-use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
+use std::net::{Ipv4Addr, SocketAddr, TcpStream};
 use std::os::unix::fs::{PermissionsExt, chown};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
@@ -12,6 +12,8 @@ use std::time::{Duration, Instant};
 
 use sqlx::postgres::{PgConnectOptions, PgPoolOptions, PgSslMode};
 use sqlx::{Connection, PgConnection, PgPool};
+
+use super::port::Port;
 
 const PATIENCE: Duration = Duration::from_secs(60);
 
@@ -57,7 +59,7 @@ impl Settings {
 
 /// A running server; its superuser is `postgres`.
 pub struct PostgresServer {
-    pub port: u16,
+    port: Port,
     directory: PathBuf,
     settings: Settings,
     postmaster: Child,
@@ -88,15 +90,15 @@ impl PostgresServer {
         }
         let made = initdb.output().expect("initdb runs");
         assert!(made.status.success(), "initdb: {}", String::from_utf8_lossy(&made.stderr));
-        let port = free_port();
-        let postmaster = launch(&directory, port, &settings);
+        let port = Port::take();
+        let postmaster = launch(&directory, port.number, &settings);
         let server = Self { port, directory, settings, postmaster, watchdog, leash: Some(leash) };
         server.wait_until_ready();
         server
     }
 
     pub fn address(&self) -> SocketAddr {
-        (Ipv4Addr::LOCALHOST, self.port).into()
+        (Ipv4Addr::LOCALHOST, self.port.number).into()
     }
 
     /// For those who are told by text where it is.
@@ -162,7 +164,7 @@ impl PostgresServer {
 
     /// Starts it again, on the same data and port, after it was killed.
     pub fn restart(&mut self) {
-        self.postmaster = launch(&self.directory, self.port, &self.settings);
+        self.postmaster = launch(&self.directory, self.port.number, &self.settings);
         self.wait_until_ready();
     }
 
@@ -282,9 +284,4 @@ pub(super) fn new_directory() -> PathBuf {
         chown(&directory, Some(user), Some(group)).expect("a directory of the user postgres");
     }
     directory
-}
-
-pub(super) fn free_port() -> u16 {
-    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("a free port");
-    listener.local_addr().expect("an address").port()
 }

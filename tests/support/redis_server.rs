@@ -2,11 +2,13 @@
 
 use std::fs;
 use std::io::{BufRead, BufReader, Write};
-use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::net::{SocketAddr, TcpStream};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
+
+use super::port::Port;
 
 /// How long anything may take that is waited for. A Sentinel whose timer is two seconds late does nothing for half a minute
 /// (its TILT mode), and on a busy machine it can be late again and again.
@@ -15,7 +17,9 @@ const PATIENCE: Duration = Duration::from_secs(300);
 /// A running `redis-server`. Killed when it is dropped.
 pub struct RedisServer {
     child: Child,
-    port: u16,
+    port: Port,
+    /// Where a node of a cluster listens to the others.
+    bus: Option<Port>,
     directory: PathBuf,
     arguments: Vec<String>,
 }
@@ -35,7 +39,7 @@ impl RedisServer {
 
     /// A replica, once it has everything.
     pub fn replica_of(primary: &Self) -> Self {
-        let replica = Self::with(&["--replicaof", &format!("127.0.0.1 {}", primary.port)]);
+        let replica = Self::with(&["--replicaof", &format!("127.0.0.1 {}", primary.port.number)]);
         replica.wait_until(&["INFO", "replication"], "master_link_status:up");
         primary.wait_until(&["INFO", "replication"], "state=online");
         replica
@@ -44,7 +48,7 @@ impl RedisServer {
     /// A Sentinel that decides alone, and soon.
     pub fn sentinel_of(primary: &Self) -> Self {
         let directory = temporary_directory();
-        let monitor = format!("sentinel monitor primary 127.0.0.1 {} 1\n", primary.port);
+        let monitor = format!("sentinel monitor primary 127.0.0.1 {} 1\n", primary.port.number);
         let terms = "sentinel down-after-milliseconds primary 500\nsentinel failover-timeout primary 5000\n";
         let file = directory.join("sentinel.conf");
         fs::write(&file, monitor + terms).expect("a writable directory");
@@ -54,11 +58,11 @@ impl RedisServer {
     }
 
     pub fn address(&self) -> SocketAddr {
-        SocketAddr::from(([127, 0, 0, 1], self.port))
+        SocketAddr::from(([127, 0, 0, 1], self.port.number))
     }
 
     pub fn url(&self) -> String {
-        format!("redis://127.0.0.1:{}/", self.port)
+        format!("redis://127.0.0.1:{}/", self.port.number)
     }
 
     /// Sends one command; the reply as text, a line for every element.
@@ -103,7 +107,7 @@ impl RedisServer {
     /// Starts it again after [`RedisServer::kill`], where it was and with what it had written, all of it read.
     pub fn restart(&mut self) {
         self.revive(&[]);
-        assert!(self.is_up(), "the server did not come back on port {}", self.port);
+        assert!(self.is_up(), "the server did not come back on port {}", self.port.number);
         // From the start of its line on: `async_loading:0` is said while it loads, too.
         self.wait_until(&["INFO", "persistence"], "\nloading:0");
     }
@@ -111,20 +115,16 @@ impl RedisServer {
     /// As [`RedisServer::restart`], with further options, and without waiting until it answers.
     pub fn revive(&mut self, options: &[&str]) {
         self.arguments.extend(options.iter().map(|option| (*option).to_owned()));
-        self.child = spawn(self.port, &self.directory, &self.arguments);
+        self.child = spawn(self.port.number, &self.directory, &self.arguments);
     }
 
     fn launch(arguments: &[String], directory: &Path) -> Self {
-        loop {
-            let port = free_port();
-            let child = spawn(port, directory, arguments);
-            let mut server = Self { child, port, directory: directory.to_owned(), arguments: arguments.to_owned() };
-            if server.is_up() {
-                return server;
-            }
-            // Somebody else took the port in between; the directory is needed again.
-            server.directory = PathBuf::new();
-        }
+        let port = Port::take();
+        let child = spawn(port.number, directory, arguments);
+        let mut server =
+            Self { child, port, bus: None, directory: directory.to_owned(), arguments: arguments.to_owned() };
+        assert!(server.is_up(), "redis-server {arguments:?} ended on port {}", server.port.number);
+        server
     }
 
     /// Ready when it answers; false when it ended instead.
@@ -174,7 +174,7 @@ impl RedisCluster {
         }
         for node in &nodes[1..] {
             let bus = node.command(&["CONFIG", "GET", "cluster-port"]);
-            let (port, bus) = (node.port.to_string(), bus.lines().nth(1).expect("a port"));
+            let (port, bus) = (node.port.number.to_string(), bus.lines().nth(1).expect("a port"));
             assert_eq!(nodes[0].command(&["CLUSTER", "MEET", "127.0.0.1", &port, bus]), "OK\n");
         }
         for node in &nodes {
@@ -196,8 +196,12 @@ impl RedisCluster {
 }
 
 fn cluster_node() -> RedisServer {
-    let bus = free_port().to_string();
-    RedisServer::with(&["--cluster-enabled", "yes", "--cluster-port", &bus, "--cluster-node-timeout", "2000"])
+    let bus = Port::take();
+    let number = bus.number.to_string();
+    let mut node =
+        RedisServer::with(&["--cluster-enabled", "yes", "--cluster-port", &number, "--cluster-node-timeout", "2000"]);
+    node.bus = Some(bus);
+    node
 }
 
 fn spawn(port: u16, directory: &Path, arguments: &[String]) -> Child {
@@ -215,10 +219,6 @@ fn spawn(port: u16, directory: &Path, arguments: &[String]) -> Child {
 fn signal(process: u32, name: &str) {
     let status = Command::new("kill").args([name, &process.to_string()]).status().expect("the kill command");
     assert!(status.success());
-}
-
-fn free_port() -> u16 {
-    TcpListener::bind("127.0.0.1:0").and_then(|listener| listener.local_addr()).expect("a free port").port()
 }
 
 fn temporary_directory() -> PathBuf {

@@ -1,4 +1,5 @@
-//! Telemetry for operators. This is the only file that names `tracing`; without the feature every function here is empty.
+//! Telemetry for operators. This is the only file that names `tracing`; without the feature every function here is
+//! empty.
 //!
 //! No function takes a body, a header or a secret, so none of them can be logged.
 

@@ -2,8 +2,8 @@
 
 /// Whether a header or a query's parameter of this name may carry a credential or a proof.
 ///
-/// A name cannot tell for certain. What is kept is therefore chosen by an allow-list first; this is for names that the list does
-/// not know one by one.
+/// A name cannot tell for certain. What is kept is therefore chosen by an allow-list first; this is for names that the
+/// list does not know one by one.
 pub(super) fn is_credential(name: &str) -> bool {
     /// These count anywhere in a name.
     const PARTS: [&str; 30] = [

@@ -73,16 +73,17 @@ impl Inbox {
         Ok(Self { accepted_status: status, ..self })
     }
 
-    /// Workers run the events of one resource one at a time, in the order of their arrival. By default events wait for no other.
+    /// Workers run the events of one resource one at a time, in the order of their arrival. By default events wait for
+    /// no other.
     pub fn order_by(self, source: OrderSource) -> Self {
         Self { order: Some(source), ..self }
     }
 
-    /// Stores more headers for the worker's request than [by default](crate::inbox#what-is-stored-of-a-request): by name
-    /// (`x-forwarded-for`), or by how names begin (`x-acme-*`, or `*` for all).
+    /// Stores more headers for the worker's request than [by default](crate::inbox#what-is-stored-of-a-request): by
+    /// name (`x-forwarded-for`), or by how names begin (`x-acme-*`, or `*` for all).
     ///
-    /// A name keeps any header, a signature or a credential too. A beginning does not: names that look like a credential's,
-    /// the scheme's signatures, cookies and hop-by-hop headers are left out.
+    /// A name keeps any header, a signature or a credential too. A beginning does not: names that look like a
+    /// credential's, the scheme's signatures, cookies and hop-by-hop headers are left out.
     ///
     /// # Errors
     /// If no header can have such a name.
@@ -94,15 +95,16 @@ impl Inbox {
     }
 
     /// Stores the values of these query parameters, although their names look like a credential's: by default
-    /// `?project_key=a&page=2` is stored as `?project_key=&page=2`. The names are compared exactly, after their escapes are undone.
+    /// `?project_key=a&page=2` is stored as `?project_key=&page=2`. The names are compared exactly, after their escapes
+    /// are undone.
     pub fn keep_query_values<N: Into<String>>(mut self, names: impl IntoIterator<Item = N>) -> Self {
         self.kept.choose_query(names.into_iter().map(Into::into));
         self
     }
 
-    /// How many events may wait (default: any number). From then on deliveries get a 503 with `Retry-After`, so that workers that
-    /// fell behind do not fill the disk; duplicates of accepted events are still answered. The layer counts once a second, so some
-    /// more events may get in.
+    /// How many events may wait (default: any number). From then on deliveries get a 503 with `Retry-After`, so that
+    /// workers that fell behind do not fill the disk; duplicates of accepted events are still answered. The layer
+    /// counts once a second, so some more events may get in.
     ///
     /// # Errors
     /// If `events` is zero.
@@ -117,8 +119,8 @@ impl Inbox {
         self
     }
 
-    /// The request of this delivery, as a worker needs it to run the event of this key. `identifies` says of a header that the
-    /// event's id or type is read from it.
+    /// The request of this delivery, as a worker needs it to run the event of this key. `identifies` says of a header
+    /// that the event's id or type is read from it.
     pub(crate) fn stored_request(
         &self,
         (parts, head): (&Parts, &Head<'_>),

@@ -74,8 +74,8 @@ impl Kept {
         (begins || name.as_str().starts_with(TRACING_PREFIX)) && !is_credential(name.as_str()) && !is_hop_by_hop(name)
     }
 
-    /// The URI as it is stored: the values of parameters whose names are a credential's are left out, and a user's name and
-    /// password before the host.
+    /// The URI as it is stored: the values of parameters whose names are a credential's are left out, and a user's name
+    /// and password before the host.
     pub(super) fn uri(&self, uri: &Uri) -> String {
         let mut text = uri.scheme_str().map_or_else(String::new, |scheme| format!("{scheme}://"));
         if let Some(authority) = uri.authority() {

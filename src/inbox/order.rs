@@ -32,7 +32,8 @@ enum KeySource {
 }
 
 impl OrderSource {
-    /// The resource's id is a string or a number in the JSON body, by the keys that lead to it. Events without it wait for no other.
+    /// The resource's id is a string or a number in the JSON body, by the keys that lead to it. Events without it wait
+    /// for no other.
     ///
     /// # Errors
     /// If the path is empty, has an empty key or more than eight.
@@ -45,8 +46,9 @@ impl OrderSource {
         Self { key: KeySource::Closure(Arc::new(name)), sequence: None }
     }
 
-    /// Skips outdated events: the integer at this path, in the JSON body, must be above that of the last event that was completed for the
-    /// same resource. An event that is skipped is completed, and its handler is not called. One without the number is not skipped.
+    /// Skips outdated events: the integer at this path, in the JSON body, must be above that of the last event that was
+    /// completed for the same resource. An event that is skipped is completed, and its handler is not called. One
+    /// without the number is not skipped.
     ///
     /// # Errors
     /// If the path is empty, has an empty key or more than eight.

@@ -1,7 +1,7 @@
 //! The head of a stored request: how an inbox writes it, and how a worker reads it.
 //!
-//! Text, a line each: the method and the target, the facts of the verification, an empty line, the headers as HTTP/1 writes
-//! them. A header's value has no line ends, so nothing needs to be escaped.
+//! Text, a line each: the method and the target, the facts of the verification, an empty line, the headers as HTTP/1
+//! writes them. A header's value has no line ends, so nothing needs to be escaped.
 
 use std::time::{Duration, SystemTime};
 

@@ -10,8 +10,9 @@ use crate::store::Claim;
 
 /// A delivery that asks the store for its claim, once or until it has it.
 ///
-/// Dropped while it is not known whether a claim took effect, it releases its token in the background, so that the event is not held
-/// until the lease ends. Not before: the release would otherwise race the next question under the same token.
+/// Dropped while it is not known whether a claim took effect, it releases its token in the background, so that the
+/// event is not held until the lease ends. Not before: the release would otherwise race the next question under the
+/// same token.
 pub(super) struct Claiming<'a> {
     cx: Context<'a>,
     in_doubt: bool,

@@ -60,14 +60,15 @@ impl<T: Send + 'static> Drop for DetachOnDrop<T> {
         let Some(running) = self.running.take() else { return };
         let unfinished = self.enabled && self.claim.is_at(Stage::Engaged);
         if unfinished || self.claim.is_at(Stage::Settling) {
-            // The inner future is spawned, not this wrapper: a runtime that is shutting down drops it again at once, and that drop
-            // must not spawn a second time.
+            // The inner future is spawned, not this wrapper: a runtime that is shutting down drops it again at once,
+            // and that drop must not spawn a second time.
             in_background(running);
         }
     }
 }
 
-/// Runs a future that a `Drop` cannot await. Best effort: without a runtime it is dropped, and leases end by themselves.
+/// Runs a future that a `Drop` cannot await. Best effort: without a runtime it is dropped, and leases end by
+/// themselves.
 pub(super) fn in_background(future: impl Future<Output: Send> + Send + 'static) {
     if let Ok(runtime) = Handle::try_current() {
         runtime.spawn(future);

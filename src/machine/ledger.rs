@@ -1,4 +1,5 @@
-//! Where the claim of a delivery is kept, and what the end of its work means there: the four kinds of deliveries, side by side.
+//! Where the claim of a delivery is kept, and what the end of its work means there: the four kinds of deliveries, side
+//! by side.
 
 use std::future::ready;
 use std::sync::Arc;
@@ -76,7 +77,8 @@ impl Ledger for InboxLedger {
         self.queue.renew(claim)
     }
 
-    /// An event that may have been enqueued is going to be run, and the sender's retry finds it: there is nothing to take back.
+    /// An event that may have been enqueued is going to be run, and the sender's retry finds it: there is nothing to
+    /// take back.
     fn settle<'a>(&'a self, _: &'a ClaimRequest<'a>, _: Settlement<'a>) -> StoreFuture<'a, Hold> {
         Box::pin(ready(Ok(Hold::Held)))
     }

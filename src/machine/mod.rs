@@ -1,8 +1,8 @@
 //! The one machine behind every front-end: claim → run → settle.
 //!
-//! [`Machine::drive`] in `machine` is the story. Each step that it takes is a file, in this order: `admission` → `replay_guard` →
-//! `claim` → `wait` (for a duplicate whose first delivery still runs) → `run`, with `renewal` beside it → `settle`. `ledger` shows
-//! side by side what the kinds of deliveries do differently.
+//! [`Machine::drive`] in `machine` is the story. Each step that it takes is a file, in this order: `admission` →
+//! `replay_guard` → `claim` → `wait` (for a duplicate whose first delivery still runs) → `run`, with `renewal` beside
+//! it → `settle`. `ledger` shows side by side what the kinds of deliveries do differently.
 
 mod admission;
 mod claim;

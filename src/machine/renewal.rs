@@ -31,7 +31,8 @@ impl Renewal {
         Self { task, first, lost }
     }
 
-    /// Stops it, and is ready when nothing more can come of it: a renewal after the settlement could bring the claim back.
+    /// Stops it, and is ready when nothing more can come of it: a renewal after the settlement could bring the claim
+    /// back.
     pub(super) async fn end(mut self) {
         self.task.abort();
         // Until then it has only slept, and is not going to wake up.
@@ -68,7 +69,8 @@ async fn keep(cx: Context<'_>, first: Instant) {
         };
         let asked = Instant::now();
         let left = ends.saturating_duration_since(asked);
-        // Once even when it is late, because the handler kept the thread: the store renews a lease that no other token took over.
+        // Once even when it is late, because the handler kept the thread: the store renews a lease that no other token
+        // took over.
         if left.is_zero() && asked_before {
             return;
         }

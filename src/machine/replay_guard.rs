@@ -14,13 +14,13 @@ use crate::store::{Claim, ClaimRequest, ClaimToken, Completion, Fingerprint, Hol
 /// A second key beside the event's own: the body and the type, bound to the id that they came under first.
 #[derive(Debug)]
 pub(crate) struct ReplayGuard {
-    /// The event's endpoint and tenant, and `tower-webhook:replay-guard:` with a SHA-256 in hex for the id. No event has such
-    /// an id, because ids that begin like that are refused.
+    /// The event's endpoint and tenant, and `tower-webhook:replay-guard:` with a SHA-256 in hex for the id. No event
+    /// has such an id, because ids that begin like that are refused.
     pub(crate) key: EventKey,
     /// One for all deliveries under one id: whichever of them comes next takes up what another left unfinished.
     pub(crate) token: ClaimToken,
-    /// Of the id: the store's "other body" means "other id" here. Cut from a cryptographic hash, because whoever replays can
-    /// pick an id at leisure; bound to the body, so that the search for one serves a single delivery.
+    /// Of the id: the store's "other body" means "other id" here. Cut from a cryptographic hash, because whoever
+    /// replays can pick an id at leisure; bound to the body, so that the search for one serves a single delivery.
     pub(crate) fingerprint: Fingerprint,
     pub(crate) window: Duration,
 }
@@ -50,8 +50,8 @@ impl ReplayGuard {
 
 /// Lets a body pass under the id that it first came with, and under no other.
 ///
-/// This comes before the claim of the event: if the process ends in between, the sender's retry has the same id and passes. For the
-/// same reason nothing has to be undone if this is dropped or if the store fails half-way.
+/// This comes before the claim of the event: if the process ends in between, the sender's retry has the same id and
+/// passes. For the same reason nothing has to be undone if this is dropped or if the store fails half-way.
 pub(super) async fn pass(cx: Context<'_>, guard: &ReplayGuard) -> Result<(), RejectionKind> {
     let request = guard.request(cx.claim.event_type.as_deref(), cx.terms.lease);
     match cx.ask("claim for the replay guard", cx.machine.store.claim(&request)).await {

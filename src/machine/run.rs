@@ -40,12 +40,14 @@ pub(super) enum Worked {
     Done,
     NotReady,
     Panicked,
-    /// The work did not begin or was dropped half-way: because of the drain's deadline, a lost claim, or a service that was not ready.
+    /// The work did not begin or was dropped half-way: because of the drain's deadline, a lost claim, or a service that
+    /// was not ready.
     Dropped(RejectionKind),
 }
 
-/// Polls the work with panics caught. The first time that it is pending, the lease's renewal is started and the reasons to stop
-/// half-way are listened to; work that never is costs neither. The claim was asked for at `since`: its lease began then, or later.
+/// Polls the work with panics caught. The first time that it is pending, the lease's renewal is started and the reasons
+/// to stop half-way are listened to; work that never is costs neither. The claim was asked for at `since`: its lease
+/// began then, or later.
 pub(super) async fn run(cx: Context<'_>, since: Instant, work: &mut impl Work) -> (Worked, Verdict) {
     // The claim may have been answered after the drain's deadline.
     if cx.machine.gate.is_at(Phase::Aborting) {

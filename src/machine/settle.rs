@@ -86,8 +86,8 @@ async fn complete(cx: Context<'_>, admission: &mut Option<Admission>, verdict: &
     }
 }
 
-/// The first attempt to complete. A store that does not answer at once may take longer than the lease: this process remembers that
-/// the work is done until the store does.
+/// The first attempt to complete. A store that does not answer at once may take longer than the lease: this process
+/// remembers that the work is done until the store does.
 async fn complete_first(cx: Context<'_>, verdict: &Verdict, record: &Record) -> Option<Hold> {
     let completing = pin!(ask_once(cx, verdict));
     let hold = unless(completing, || {
@@ -104,8 +104,8 @@ async fn complete_first(cx: Context<'_>, verdict: &Verdict, record: &Record) -> 
 
 async fn release(cx: Context<'_>, admission: &mut Option<Admission>, verdict: &Verdict) -> Settled {
     let released = release_once(cx, verdict).await;
-    // The sender of an inline delivery knows of the failure, and the lease ends by itself. Only this worker knows of its attempt, and
-    // that the handler was not called although the store may have noted the start.
+    // The sender of an inline delivery knows of the failure, and the lease ends by itself. Only this worker knows of
+    // its attempt, and that the handler was not called although the store may have noted the start.
     if released.is_some() || !cx.terms.settle_in_place {
         return Settled::Released(released);
     }
@@ -201,8 +201,8 @@ impl Retry {
     }
 }
 
-/// Settles a claim whose completion the handler has put into its own transaction. Only the store knows what came of that: the reply
-/// to the commit may be lost, and the handler may not have committed.
+/// Settles a claim whose completion the handler has put into its own transaction. Only the store knows what came of
+/// that: the reply to the commit may be lost, and the handler may not have committed.
 async fn settle_enlisted(cx: Context<'_>, verdict: &Verdict) -> Settled {
     cx.claim.lost();
     if let Verdict::Complete(record) = verdict
@@ -216,8 +216,8 @@ async fn settle_enlisted(cx: Context<'_>, verdict: &Verdict) -> Settled {
         Verdict::Release(_) => verdict,
     };
     let released = ask_once_unlocked(cx, release).await;
-    // The claim does not run any more: this delivery's transaction has completed it, or another delivery has it. The store writes
-    // nothing for the question which of the two it is.
+    // The claim does not run any more: this delivery's transaction has completed it, or another delivery has it. The
+    // store writes nothing for the question which of the two it is.
     if released == Some(Hold::Lost) {
         let committed = Record { failed: false, summary: Cow::Borrowed(COMMITTED) };
         return confirm(cx, &Verdict::Complete(committed), Settled::Completed).await;

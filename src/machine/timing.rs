@@ -40,8 +40,8 @@ pub(crate) async fn within<F: Future>(after: Duration, future: F) -> Option<F::O
     .await
 }
 
-/// Awaits `work`, or `stop` if that is ready first. `stop` is begun when `work` is first found pending: most work never is, and
-/// then pays nothing for it.
+/// Awaits `work`, or `stop` if that is ready first. `stop` is begun when `work` is first found pending: most work never
+/// is, and then pays nothing for it.
 pub(super) async fn unless<T, S>(mut work: Pin<&mut impl Future<Output = T>>, stop: impl FnOnce() -> S) -> T
 where
     S: Future<Output = T>,
@@ -70,8 +70,8 @@ pub(crate) async fn either<T>(first: impl Future<Output = T>, second: impl Futur
     .await
 }
 
-/// Awaits a store's answer within the deadline. `None`, and a word to the operator, if the store could not be asked: whether the
-/// verb took effect is then unknown.
+/// Awaits a store's answer within the deadline. `None`, and a word to the operator, if the store could not be asked:
+/// whether the verb took effect is then unknown.
 pub(crate) async fn ask<T>(
     verb: &str,
     key: &EventKey,
@@ -82,8 +82,8 @@ pub(crate) async fn ask<T>(
     answer.inspect_err(|error| telemetry::store_failed(verb, key, error)).ok()
 }
 
-/// Pauses that double up to the longest. Each is cut by up to half at random, so that callers who failed together do not come back
-/// together.
+/// Pauses that double up to the longest. Each is cut by up to half at random, so that callers who failed together do
+/// not come back together.
 pub(super) struct Backoff {
     next: Duration,
     longest: Duration,

@@ -26,8 +26,8 @@ pub(super) enum Waited {
     Refused(RejectionKind),
 }
 
-/// Waits until the first delivery has ended, or until this one takes its claim over. Work that may still fail is never taken for
-/// completed.
+/// Waits until the first delivery has ended, or until this one takes its claim over. Work that may still fail is never
+/// taken for completed.
 pub(super) async fn wait(cx: Context<'_>) -> Waited {
     let Context { machine, terms, claim } = cx;
     let waiter = match machine.waiters.join(&claim.key, terms.max_waiting_per_key, terms.max_running) {
@@ -52,9 +52,9 @@ pub(super) async fn wait(cx: Context<'_>) -> Waited {
     either(either(here, elsewhere), either(too_late, draining)).await
 }
 
-/// Asks the store with claims under this delivery's own token: the first delivery may run in another process, and a claim takes a
-/// lapsed lease over. One waiter per key asks for all of them. It asks at once, because the first delivery may have ended before this
-/// one began to wait.
+/// Asks the store with claims under this delivery's own token: the first delivery may run in another process, and a
+/// claim takes a lapsed lease over. One waiter per key asks for all of them. It asks at once, because the first
+/// delivery may have ended before this one began to wait.
 async fn ask_until_ended(cx: Context<'_>, waiter: &Waiter<'_>) -> Waited {
     let _turn = waiter.turn().await;
     let mut claiming = Claiming::new(cx);

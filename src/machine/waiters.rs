@@ -77,7 +77,8 @@ impl Waiter<'_> {
     pub(super) async fn ending(&self) -> FirstEnded {
         let mut endings = self.group.ending.subscribe();
         let ending = endings.wait_for(Option::is_some).await.ok().and_then(|ending| *ending);
-        // The channel cannot close: its sender is in `self`. If it did, the sender of the delivery would have to try again.
+        // The channel cannot close: its sender is in `self`. If it did, the sender of the delivery would have to try
+        // again.
         ending.unwrap_or(FirstEnded::Failed)
     }
 

@@ -92,8 +92,8 @@ where
         self.report.about = Some((claim.clone(), secret));
         let guard = arrived.guard.take();
         self.arrived = Some(arrived);
-        // A block and not an `async fn`, whose arguments would be kept twice. Room first, so that it is made in its place
-        // and not copied there.
+        // A block and not an `async fn`, whose arguments would be kept twice. Room first, so that it is made in its
+        // place and not copied there.
         let delivery = Box::write(Box::new_uninit(), async move {
             let mut handling = Handling { delivery: self, output: None };
             let ended = match &config.inbox {
@@ -215,8 +215,8 @@ impl<S> Delivery<S> {
     }
 }
 
-/// A delivery that telemetry has not reported yet. If it is dropped unreported, the sender disconnected before the handler
-/// finished.
+/// A delivery that telemetry has not reported yet. If it is dropped unreported, the sender disconnected before the
+/// handler finished.
 struct Unreported {
     unreported: bool,
     about: Option<(Arc<ClaimState>, Arc<Prepared>)>,

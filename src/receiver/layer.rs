@@ -49,8 +49,9 @@ impl WebhookLayer {
         Self { config: Arc::new(Config::new(Arc::new(scheme), store.into_store())), advised: Arc::new(Once::new()) }
     }
 
-    /// Verifies with `scheme` and stores events in `inbox`, for a [`Worker`](crate::Worker) to run: the sender is answered as
-    /// soon as they are there. The layer does not call the inner service; the worker gets its own. See [`inbox`](crate::inbox).
+    /// Verifies with `scheme` and stores events in `inbox`, for a [`Worker`](crate::Worker) to run: the sender is
+    /// answered as soon as they are there. The layer does not call the inner service; the worker gets its own. See
+    /// [`inbox`](crate::inbox).
     ///
     /// `inbox` is a [`Queue`](crate::queue::Queue), an `Arc<dyn Queue>`, or an [`Inbox`] with options.
     pub fn inbox(scheme: impl Scheme, inbox: impl Into<Inbox>) -> Self {
@@ -150,25 +151,29 @@ impl WebhookLayer {
         Ok(self.with(|config| config.terms.retention = retention))
     }
 
-    /// Refuses a body that was delivered before under another id, for `window` after its first delivery. Off by default, and
-    /// without effect where the id is [authenticated](IdSource::is_authenticated) or where the event has none.
+    /// Refuses a body that was delivered before under another id, for `window` after its first delivery. Off by
+    /// default, and without effect where the id is [authenticated](IdSource::is_authenticated) or where the event has
+    /// none.
     ///
-    /// An id in an unsigned header recognises the sender's retries, but whoever captured a delivery can change it, and the
-    /// signature of many senders never expires. With the guard the store also remembers a SHA-256 of the body, and of the event's
-    /// type where that is [part of the id](IdSource::with_type), bound to the id that they first came under. The same under another
-    /// id gets the uniform 401 ([`Replayed`](crate::rejection::RejectionKind::Replayed)); under the same id it goes on as usual,
-    /// so the sender's retries run. After the window, a captured delivery passes again.
+    /// An id in an unsigned header recognises the sender's retries, but whoever captured a delivery can change it, and
+    /// the signature of many senders never expires. With the guard the store also remembers a SHA-256 of the body, and
+    /// of the event's type where that is [part of the id](IdSource::with_type), bound to the id that they first came
+    /// under. The same under another id gets the uniform 401 ([`Replayed`](crate::rejection::RejectionKind::Replayed));
+    /// under the same id it goes on as usual, so the sender's retries run. After the window, a captured delivery passes
+    /// again.
     ///
     /// It costs:
-    /// - a second record per event in the store, and two more round trips to it on an event's first delivery, one on others;
+    /// - a second record per event in the store, and two more round trips to it on an event's first delivery, one on
+    ///   others;
     /// - a sender's "redeliver" button, if that makes a new id: refused within the window;
-    /// - the retries of a sender that gives each of them a new id: refused within the window, even if the first one failed;
+    /// - the retries of a sender that gives each of them a new id: refused within the window, even if the first one
+    ///   failed;
     /// - the second of two events with the same bytes: refused within the window, though genuine;
     /// - an event whose first copy came from somebody else: the id that they chose is the one that passes from then on.
     ///
-    /// It does not stop everything. Where the type is part of the id and comes from an unsigned header, it can be changed as well,
-    /// and the delivery then passes as one of that other type. And where the chain of ids ends in [`IdSource::none`], whoever leaves
-    /// the unsigned id out is not asked for one.
+    /// It does not stop everything. Where the type is part of the id and comes from an unsigned header, it can be
+    /// changed as well, and the delivery then passes as one of that other type. And where the chain of ids ends in
+    /// [`IdSource::none`], whoever leaves the unsigned id out is not asked for one.
     ///
     /// # Errors
     /// If it is zero or longer than ten years.
@@ -177,8 +182,8 @@ impl WebhookLayer {
         Ok(self.with(|config| config.replay_guard = Some(window)))
     }
 
-    /// How long a duplicate waits for the first delivery's outcome (default 5 s, or half of the sender's timeout if that
-    /// is less) before it gets a 503. Zero does not wait.
+    /// How long a duplicate waits for the first delivery's outcome (default 5 s, or half of the sender's timeout if
+    /// that is less) before it gets a 503. Zero does not wait.
     #[must_use]
     pub fn in_flight_wait(self, wait: Duration) -> Self {
         self.with(|config| config.terms.wait = wait.min(LONGEST))
@@ -229,16 +234,16 @@ impl WebhookLayer {
         self.with(|config| config.completes = Arc::new(completes))
     }
 
-    /// Answers duplicates of completed events with another response than an empty 200. A status that is no success makes
-    /// the sender retry.
+    /// Answers duplicates of completed events with another response than an empty 200. A status that is no success
+    /// makes the sender retry.
     #[must_use]
     pub fn answer_duplicates(self, answer: impl Fn(&EventKey) -> Response<Bytes> + Send + Sync + 'static) -> Self {
         self.with(|config| config.duplicate = Some(Arc::new(answer)))
     }
 
     /// Answers refusals with another response. The closure also gets the status that the sender would get. An answer
-    /// that depends on the rejection tells the sender which check failed: answer every failed verification alike. `Retry-After` and `Allow` are added
-    /// where they belong.
+    /// that depends on the rejection tells the sender which check failed: answer every failed verification alike.
+    /// `Retry-After` and `Allow` are added where they belong.
     #[must_use]
     pub fn answer_refusals<A>(self, answer: A) -> Self
     where
@@ -247,8 +252,8 @@ impl WebhookLayer {
         self.with(|config| config.refusal = Some(Arc::new(answer)))
     }
 
-    /// The status that failed verifications get (default 401, or what the scheme's sender wants). Without a signature or with a
-    /// wrong one, it is the same.
+    /// The status that failed verifications get (default 401, or what the scheme's sender wants). Without a signature
+    /// or with a wrong one, it is the same.
     #[must_use]
     pub fn refusal_status(self, status: StatusCode) -> Self {
         self.with(|config| {
@@ -257,15 +262,15 @@ impl WebhookLayer {
         })
     }
 
-    /// Refuses an id that comes again with another body, with 409. By default it is told to the operator and taken for a
-    /// duplicate, because senders re-serialise on retry.
+    /// Refuses an id that comes again with another body, with 409. By default it is told to the operator and taken for
+    /// a duplicate, because senders re-serialise on retry.
     #[must_use]
     pub fn refuse_changed_bodies(self) -> Self {
         self.with(|config| config.terms.body_change = BodyChange::Refuse)
     }
 
-    /// Drops the handler when the sender hangs up or an outer timeout fires, and releases its claim. By default it runs on
-    /// to its end, so that the retry finds the work done.
+    /// Drops the handler when the sender hangs up or an outer timeout fires, and releases its claim. By default it runs
+    /// on to its end, so that the retry finds the work done.
     #[must_use]
     pub fn cancel_on_disconnect(self) -> Self {
         self.with(|config| config.terms.detach = false)

@@ -20,8 +20,8 @@ use crate::scheme::Proof;
 
 /// The inner service behind a [`WebhookLayer`](super::WebhookLayer).
 ///
-/// It takes requests with any body, and hands the inner service the signed bytes as a [`Full`]. It is always ready: the inner
-/// service's readiness is asked for after verification, so that no forged request can hold a place in it.
+/// It takes requests with any body, and hands the inner service the signed bytes as a [`Full`]. It is always ready: the
+/// inner service's readiness is asked for after verification, so that no forged request can hold a place in it.
 #[derive(Clone)]
 pub struct WebhookService<S> {
     inner: S,

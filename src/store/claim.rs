@@ -47,7 +47,8 @@ impl<'a> ClaimRequest<'a> {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Claim {
-    /// The claim is the caller's: it was free, its holder's lease had lapsed, or the caller's own token holds it already.
+    /// The claim is the caller's: it was free, its holder's lease had lapsed, or the caller's own token holds it
+    /// already.
     Fresh {
         /// How often the key has been claimed, this time included, where the store counts.
         attempt: Option<u32>,
@@ -109,11 +110,11 @@ impl<'a> Completion<'a> {
 #[derive(Clone, Copy, Debug)]
 #[non_exhaustive]
 pub enum Ending<'a> {
-    /// The event is done, or its handler gave it up for good: duplicates are recognised for the completion's retention. A queued
-    /// event whose completion is a failure becomes a dead letter.
+    /// The event is done, or its handler gave it up for good: duplicates are recognised for the completion's retention.
+    /// A queued event whose completion is a failure becomes a dead letter.
     Complete(Completion<'a>),
-    /// The event is as if it had not been claimed: the next delivery runs. A queued event is due since when it was due before, ahead
-    /// of events that came later, and its attempt does not count.
+    /// The event is as if it had not been claimed: the next delivery runs. A queued event is due since when it was due
+    /// before, ahead of events that came later, and its attempt does not count.
     Release,
     /// The attempt at a queued event failed, and is to be repeated.
     Retry {
@@ -122,8 +123,8 @@ pub enum Ending<'a> {
         /// Why the attempt failed.
         reason: &'a str,
     },
-    /// The queued event becomes a dead letter: it is not run again unless an operator requeues it, and does not expire. Burying
-    /// again under the same token is [`Hold::Held`] and changes nothing.
+    /// The queued event becomes a dead letter: it is not run again unless an operator requeues it, and does not expire.
+    /// Burying again under the same token is [`Hold::Held`] and changes nothing.
     Bury {
         /// Why it was given up.
         reason: &'a str,
@@ -133,8 +134,8 @@ pub enum Ending<'a> {
 /// A short hash of a body. Two bodies with one fingerprint are taken for the same; it is no proof against forgery,
 /// which is the signature's business.
 ///
-/// The [replay guard](crate::WebhookLayer::replay_guard) compares ids by theirs, which attackers choose: a store keeps all 64
-/// bits, or a part that nobody outside can foresee.
+/// The [replay guard](crate::WebhookLayer::replay_guard) compares ids by theirs, which attackers choose: a store keeps
+/// all 64 bits, or a part that nobody outside can foresee.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Fingerprint(u64);
 

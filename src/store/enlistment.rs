@@ -4,11 +4,12 @@ use std::time::Duration;
 
 use tokio::sync::{Mutex, MutexGuard};
 
-/// The statement with which a handler completes its claim inside a transaction of its own: effect and completion are committed
-/// together, or neither is. See [`WebhookEvent::enlist`](crate::WebhookEvent::enlist).
+/// The statement with which a handler completes its claim inside a transaction of its own: effect and completion are
+/// committed together, or neither is. See [`WebhookEvent::enlist`](crate::WebhookEvent::enlist).
 ///
-/// The statement turns a running claim into a completed record, and changes no row if the token does not hold the claim. Its
-/// parameters, in this order: the key (text), the token (16 bytes), the summary (text), the retention in milliseconds (64 bits).
+/// The statement turns a running claim into a completed record, and changes no row if the token does not hold the
+/// claim. Its parameters, in this order: the key (text), the token (16 bytes), the summary (text), the retention in
+/// milliseconds (64 bits).
 #[derive(Clone, Debug)]
 pub struct Enlistment {
     dialect: Dialect,
@@ -39,8 +40,8 @@ impl Enlistment {
         Self { dialect, sql: sql.into(), prepared: true }
     }
 
-    /// The same statement, which no driver is to keep prepared on the handler's connection: behind a transaction pooler, the
-    /// session that knows it would be somebody else's in a moment.
+    /// The same statement, which no driver is to keep prepared on the handler's connection: behind a transaction
+    /// pooler, the session that knows it would be somebody else's in a moment.
     #[must_use]
     pub fn unprepared(mut self) -> Self {
         self.prepared = false;
@@ -83,8 +84,9 @@ impl EnlistState {
 
     /// From here on the lease is not renewed, and only the store knows how the claim ends.
     pub(crate) async fn enlist(&self) {
-        // Not on SQLite: the renewal would wait for the write lock, which the handler's transaction has, and the handler for the
-        // renewal. Nor is there anything to wait for, since that lock keeps the renewal out until the transaction has ended.
+        // Not on SQLite: the renewal would wait for the write lock, which the handler's transaction has, and the
+        // handler for the renewal. Nor is there anything to wait for, since that lock keeps the renewal out until the
+        // transaction has ended.
         let _no_renewal = match self.enlistment.dialect() {
             Dialect::Sqlite => None,
             Dialect::Postgres => Some(self.renewing.lock().await),

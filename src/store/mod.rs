@@ -1,9 +1,9 @@
 //! Where claimed and completed events are remembered.
 //!
-//! [`Store`] is three verbs, `claim → renew → settle`, each one atomic. [`MemoryStore`] is the embedded
-//! default; your own store implements the trait and goes through the conformance suite of
-//! `testing::conformance` (feature `testing`). [`BreakerStore`] stands in front of any of them and says what happens while
-//! it is away. The stores of this crate are a [`Queue`](crate::queue::Queue), too: they keep events for a worker.
+//! [`Store`] is three verbs, `claim → renew → settle`, each one atomic. [`MemoryStore`] is the embedded default; your
+//! own store implements the trait and goes through the conformance suite of `testing::conformance` (feature `testing`).
+//! [`BreakerStore`] stands in front of any of them and says what happens while it is away. The stores of this crate are
+//! a [`Queue`](crate::queue::Queue), too: they keep events for a worker.
 //!
 //! ```
 //! use std::time::Duration;

@@ -11,14 +11,15 @@ pub type StoreFuture<'a, T> = Pin<Box<dyn Future<Output = Result<T, StoreError>>
 
 /// Remembers which events are being worked on and which are done.
 ///
-/// A store implements three verbs, `claim`, `renew` and `settle`. Each is one atomic step on one key. Fencing is by token and not
-/// by clock: a token can still renew and settle a claim whose lease has lapsed, as long as no other token has claimed the event.
+/// A store implements three verbs, `claim`, `renew` and `settle`. Each is one atomic step on one key. Fencing is by
+/// token and not by clock: a token can still renew and settle a claim whose lease has lapsed, as long as no other token
+/// has claimed the event.
 ///
-/// An `Err` means that the outcome is unknown. The caller may repeat every verb with the same arguments, and the store then answers
-/// as it would have the first time. A store need not remember a claim that was released, or a record whose retention is over: it
-/// may then answer `renew` and `settle` either way, as long as [`Hold::Held`] means that the change was made. A store may also
-/// forget a claim when its lease lapses. `renew` and `settle` therefore get the whole request that was answered [`Claim::Fresh`],
-/// to write it anew.
+/// An `Err` means that the outcome is unknown. The caller may repeat every verb with the same arguments, and the store
+/// then answers as it would have the first time. A store need not remember a claim that was released, or a record whose
+/// retention is over: it may then answer `renew` and `settle` either way, as long as [`Hold::Held`] means that the
+/// change was made. A store may also forget a claim when its lease lapses. `renew` and `settle` therefore get the whole
+/// request that was answered [`Claim::Fresh`], to write it anew.
 ///
 /// A whole store, which passes the conformance suite (`testing::conformance`, feature `testing`):
 ///
@@ -124,9 +125,9 @@ pub trait Store: Send + Sync + 'static {
     /// Takes `key` for `lease` if nobody holds it. Atomic: of any number of concurrent calls for one key under
     /// different tokens, exactly one sees [`Claim::Fresh`].
     ///
-    /// A claim whose lease has lapsed is free to take; finding one's own running claim is [`Claim::Fresh`] again, with a new
-    /// lease. A completed event is [`Claim::Completed`], even for the token that completed it. A record whose retention is
-    /// over is as if it had never been.
+    /// A claim whose lease has lapsed is free to take; finding one's own running claim is [`Claim::Fresh`] again, with
+    /// a new lease. A completed event is [`Claim::Completed`], even for the token that completed it. A record whose
+    /// retention is over is as if it had never been.
     fn claim<'a>(&'a self, request: &'a ClaimRequest<'a>) -> StoreFuture<'a, Claim>;
 
     /// Extends the claim to its `lease` from now, on the store's clock.
@@ -134,16 +135,18 @@ pub trait Store: Send + Sync + 'static {
 
     /// Ends the claim: see [`Ending`] for how.
     ///
-    /// A completion that is repeated under the same token is [`Hold::Held`] and changes nothing. A release never undoes a completed
-    /// record: that is [`Hold::Lost`]. A store that is no [`Queue`](crate::queue::Queue) is only asked to complete and to release.
+    /// A completion that is repeated under the same token is [`Hold::Held`] and changes nothing. A release never undoes
+    /// a completed record: that is [`Hold::Lost`]. A store that is no [`Queue`](crate::queue::Queue) is only asked to
+    /// complete and to release.
     fn settle<'a>(&'a self, claim: &'a ClaimRequest<'a>, ending: Ending<'a>) -> StoreFuture<'a, Hold>;
 
-    /// The statement that completes a claim inside a handler's own transaction, for a store in the same database. `None`
-    /// unless overridden. A store that wraps another passes the inner store's statement on.
+    /// The statement that completes a claim inside a handler's own transaction, for a store in the same database.
+    /// `None` unless overridden. A store that wraps another passes the inner store's statement on.
     ///
     /// Such a store promises more: where a release answers [`Hold::Lost`], a completion under the same token is
-    /// [`Hold::Held`] only if that token's transaction has completed the record, and never makes one. While a transaction that
-    /// has not ended holds the record, both fail with [`StoreErrorKind::Locked`](super::StoreErrorKind::Locked).
+    /// [`Hold::Held`] only if that token's transaction has completed the record, and never makes one. While a
+    /// transaction that has not ended holds the record, both fail with
+    /// [`StoreErrorKind::Locked`](super::StoreErrorKind::Locked).
     fn enlistment(&self) -> Option<Enlistment> {
         None
     }

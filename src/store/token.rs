@@ -2,7 +2,8 @@ use std::fmt;
 
 use crate::random;
 
-/// Proves who holds a claim: 128 bits made by the claimant, new for every delivery and unlike those of any other process.
+/// Proves who holds a claim: 128 bits made by the claimant, new for every delivery and unlike those of any other
+/// process.
 ///
 /// It is the fence: `renew`, `complete` and `release` do nothing under any other token. It is no secret.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]

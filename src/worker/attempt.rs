@@ -210,8 +210,8 @@ impl<S> Attempt<S> {
         }
     }
 
-    /// Whether the handler may be called. The queue notes that the last attempt begins, so that a later worker gives up an event that
-    /// took its process down, and no other.
+    /// Whether the handler may be called. The queue notes that the last attempt begins, so that a later worker gives up
+    /// an event that took its process down, and no other.
     async fn may_start(&mut self) -> bool {
         let WorkerContext { queue, terms, retries, .. } = &*self.context;
         if !retries.is_last(self.leased.attempt) {
@@ -225,8 +225,8 @@ impl<S> Attempt<S> {
             if let Some(hold) = started {
                 return hold == Hold::Held;
             }
-            // The queue may have noted the start although its reply was lost. The next worker would then give up an event that was
-            // never run, so this one calls the handler while its lease holds.
+            // The queue may have noted the start although its reply was lost. The next worker would then give up an
+            // event that was never run, so this one calls the handler while its lease holds.
             if Instant::now() + PAUSE_AFTER_FAILURE >= patience {
                 return true;
             }

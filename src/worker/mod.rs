@@ -1,8 +1,8 @@
 //! Workers drain a queue: they lease events, run the service with them, and settle them by its answer.
 //!
-//! The code in the order in which an event passes it: `worker` (the configuration) → `poller` (leases events, as many as there is
-//! room for) → `attempt` (runs one of them, through the same machine as a delivery) → `machine::ledger::WorkerLedger` (completes,
-//! retries or buries it).
+//! The code in the order in which an event passes it: `worker` (the configuration) → `poller` (leases events, as many
+//! as there is room for) → `attempt` (runs one of them, through the same machine as a delivery) →
+//! `machine::ledger::WorkerLedger` (completes, retries or buries it).
 //!
 //! ```
 //! use axum::{Router, body::Body, routing::post};

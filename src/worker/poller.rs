@@ -105,7 +105,8 @@ where
     fn start(&self, event: Leased, since: Instant, permit: Permit) {
         let attempt = Attempt::new(self.context.clone(), self.service.clone(), event, since);
         let claim = attempt.claim.clone();
-        // Counted here and not in the task: a drain that begins before the task is first polled has to wait for it, too.
+        // Counted here and not in the task: a drain that begins before the task is first polled has to wait for it,
+        // too.
         let admission = self.context.machine.hold();
         tokio::spawn(DetachOnDrop::new(Box::pin(attempt.run(permit, admission)), claim, true));
     }

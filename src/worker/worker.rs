@@ -18,10 +18,11 @@ use crate::error::{ConfigError, positive};
 use crate::machine::{CompletesFn, Drained, Machine, Terms, WorkerLedger};
 use crate::store::queue::{IntoQueue, Queue};
 
-/// Runs the events of a queue with a service: the `Router`, or any tower service, that would otherwise be behind the layer.
+/// Runs the events of a queue with a service: the `Router`, or any tower service, that would otherwise be behind the
+/// layer.
 ///
-/// Any number of workers, in any number of processes, share a queue: one of them leases each event and renews its lease while it
-/// runs, and another takes the event over if the worker dies. See the [module](super) for an example.
+/// Any number of workers, in any number of processes, share a queue: one of them leases each event and renews its lease
+/// while it runs, and another takes the event over if the worker dies. See the [module](super) for an example.
 #[must_use = "a worker does nothing until it is run"]
 #[derive(Clone)]
 pub struct Worker<S> {
@@ -76,8 +77,8 @@ impl<S> Worker<S> {
         Ok(self)
     }
 
-    /// How many events of one type run at once, so that a slow type leaves room for the others. Events without a type are not
-    /// counted. Default: any number.
+    /// How many events of one type run at once, so that a slow type leaves room for the others. Events without a type
+    /// are not counted. Default: any number.
     ///
     /// # Errors
     /// If it is zero.
@@ -87,7 +88,8 @@ impl<S> Worker<S> {
         Ok(self)
     }
 
-    /// How many events of one endpoint run at once, so that a slow endpoint leaves room for the others. Default: any number.
+    /// How many events of one endpoint run at once, so that a slow endpoint leaves room for the others. Default: any
+    /// number.
     ///
     /// # Errors
     /// If it is zero.
@@ -97,8 +99,8 @@ impl<S> Worker<S> {
         Ok(self)
     }
 
-    /// Leases events of these endpoints only, where several applications share a queue: an event that the service has no route
-    /// for would fail until it is dead.
+    /// Leases events of these endpoints only, where several applications share a queue: an event that the service has
+    /// no route for would fail until it is dead.
     pub fn endpoints<E: Into<Box<str>>>(mut self, endpoints: impl IntoIterator<Item = E>) -> Self {
         self.endpoints = endpoints.into_iter().map(Into::into).collect();
         self
@@ -110,8 +112,8 @@ impl<S> Worker<S> {
         self
     }
 
-    /// How long a lease holds without being renewed (default 30 s). After a crash, another worker runs the event once the lease has
-    /// ended.
+    /// How long a lease holds without being renewed (default 30 s). After a crash, another worker runs the event once
+    /// the lease has ended.
     ///
     /// # Errors
     /// If it is zero or longer than ten years.
@@ -120,8 +122,8 @@ impl<S> Worker<S> {
         Ok(self)
     }
 
-    /// How often an idle worker leases without being woken (default 1 s): a retry is late by this at most, and so is an event whose
-    /// wake-up was lost.
+    /// How often an idle worker leases without being woken (default 1 s): a retry is late by this at most, and so is an
+    /// event whose wake-up was lost.
     ///
     /// # Errors
     /// If it is zero or longer than ten years.
@@ -139,7 +141,8 @@ impl<S> Worker<S> {
         Ok(self)
     }
 
-    /// How long running events have to end after the shutdown (default 30 s). The worker then drops and releases the others.
+    /// How long running events have to end after the shutdown (default 30 s). The worker then drops and releases the
+    /// others.
     pub fn grace(mut self, time: Duration) -> Self {
         self.grace = time;
         self
@@ -165,7 +168,8 @@ impl<S> Worker<S> {
         self
     }
 
-    /// Calls `hook`, before [`on_dead_letter`](Self::on_dead_letter), for dead letters whose handler said that no retry would help.
+    /// Calls `hook`, before [`on_dead_letter`](Self::on_dead_letter), for dead letters whose handler said that no retry
+    /// would help.
     pub fn on_permanent(mut self, hook: impl Fn(&DeadLetter<'_>) + Send + Sync + 'static) -> Self {
         self.hooks.on_permanent = Some(Arc::new(hook));
         self
@@ -200,16 +204,16 @@ where
     S::Error: Send + 'static,
     R: Send + 'static,
 {
-    /// Runs events until `shutdown` is ready, then gives the running ones their [grace](Self::grace). Events that have not ended by
-    /// then are dropped and released, and another worker runs them.
+    /// Runs events until `shutdown` is ready, then gives the running ones their [grace](Self::grace). Events that have
+    /// not ended by then are dropped and released, and another worker runs them.
     pub async fn run(self, shutdown: impl Future<Output = ()>) -> Drained {
         let poller = self.poller();
         poller.run(shutdown).await;
         poller.context.machine.drain_handle().drain(self.grace).await
     }
 
-    /// Runs events until none is due, and returns the number of attempts: for tests, and for jobs that start every now and then. If
-    /// the queue is away, the worker waits for it.
+    /// Runs events until none is due, and returns the number of attempts: for tests, and for jobs that start every now
+    /// and then. If the queue is away, the worker waits for it.
     pub async fn run_until_idle(&self) -> usize {
         self.poller().run_until_idle().await
     }

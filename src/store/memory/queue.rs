@@ -22,9 +22,8 @@ use crate::{EventKey, telemetry};
 ///
 /// The last [sequence](crate::queue::Order::sequence) of a resource is kept while events of the resource wait or run,
 /// and afterwards for as many resources as the capacity says; the resource whose last event ended the longest ago is
-/// forgotten first, and
-/// [counted](crate::store::MemoryStats::sequences_forgotten). An event of such a resource that arrives late, with a sequence
-/// that was applied long ago, is run instead of skipped.
+/// forgotten first, and [counted](crate::store::MemoryStats::sequences_forgotten). An event of such a resource that
+/// arrives late, with a sequence that was applied long ago, is run instead of skipped.
 impl Queue for MemoryStore {
     fn enqueue<'a>(&'a self, claim: &'a ClaimRequest<'a>, request: &'a StoredRequest) -> StoreFuture<'a, Claim> {
         Box::pin(async move {

@@ -14,7 +14,8 @@ pub enum EventState {
     Running,
     /// The event was run or discarded, and is remembered until its retention is over.
     Completed,
-    /// The event was given up, for good or after too many attempts. It is kept until an operator requeues, discards or forgets it.
+    /// The event was given up, for good or after too many attempts. It is kept until an operator requeues, discards or
+    /// forgets it.
     Dead,
 }
 
@@ -167,8 +168,8 @@ pub struct QueuedEvent {
     pub summary: Option<Box<str>>,
     /// The attempts that failed, oldest first; of a listed event, none.
     pub failures: Vec<FailedAttempt>,
-    /// The accepted request. Listed events come without it. So do completed events whose body is gone, if the store keeps bodies
-    /// for a shorter time than records (`keep_completed_bodies` of its builder).
+    /// The accepted request. Listed events come without it. So do completed events whose body is gone, if the store
+    /// keeps bodies for a shorter time than records (`keep_completed_bodies` of its builder).
     pub request: Option<StoredRequest>,
 }
 
@@ -207,7 +208,8 @@ pub struct FailedAttempt {
 /// The reason that is noted for an attempt whose worker did not come back.
 pub const LAPSED: &str = "the lease lapsed: the worker is gone, or could not reach the store";
 
-/// A log of failed attempts as stores keep it: a line each, `started ended reason`, the times in milliseconds since 1970.
+/// A log of failed attempts as stores keep it: a line each, `started ended reason`, the times in milliseconds since
+/// 1970.
 #[cfg(any(test, feature = "postgres", feature = "redis", feature = "sqlite"))]
 pub(crate) mod log {
     use super::FailedAttempt;

@@ -132,10 +132,11 @@ pub struct Leased {
     pub fingerprint: Fingerprint,
     /// The accepted request.
     pub request: StoredRequest,
-    /// Whether a handler was [started](super::Queue::start) in an earlier attempt. Attempts that were not the last one permitted are not
-    /// noted down.
+    /// Whether a handler was [started](super::Queue::start) in an earlier attempt. Attempts that were not the last one
+    /// permitted are not noted down.
     pub started: bool,
-    /// Whether an event of the same order with the same or a higher sequence was completed before, so that this one is outdated.
+    /// Whether an event of the same order with the same or a higher sequence was completed before, so that this one is
+    /// outdated.
     pub superseded: bool,
 }
 

@@ -5,8 +5,8 @@
 //!
 //! # Operators
 //!
-//! [`list`](Queue::list), [`get`](Queue::get), [`requeue`](Queue::requeue), [`discard`](Queue::discard), [`forget`](Queue::forget) and
-//! [`counts`](Queue::counts) are verbs of every queue:
+//! [`list`](Queue::list), [`get`](Queue::get), [`requeue`](Queue::requeue), [`discard`](Queue::discard),
+//! [`forget`](Queue::forget) and [`counts`](Queue::counts) are verbs of every queue:
 //!
 //! ```
 //! use tower_webhook::queue::{EventState, Filter, Queue};

@@ -9,46 +9,51 @@ use crate::store::{Claim, ClaimRequest, Ending, Hold, IntoStore, Store, StoreFut
 
 /// A store that also keeps events until a worker runs them: `enqueue → lease → settle`.
 ///
-/// An event that waits, or that a worker runs, is [`Claim::Accepted`] to every claim and to every other `enqueue`, even after the
-/// worker's lease has lapsed: it is going to be run. An event that is completed or dead is [`Claim::Completed`].
+/// An event that waits, or that a worker runs, is [`Claim::Accepted`] to every claim and to every other `enqueue`, even
+/// after the worker's lease has lapsed: it is going to be run. An event that is completed or dead is
+/// [`Claim::Completed`].
 ///
-/// A leased event is a running claim under the lease's token, and the verbs of [`Store`] hold for it: [`renew`](Store::renew) extends
-/// the lease, [`settle`](Store::settle) and the [enlistment](Store::enlistment) end it. Fencing and repetition are as in [`Store`].
+/// A leased event is a running claim under the lease's token, and the verbs of [`Store`] hold for it:
+/// [`renew`](Store::renew) extends the lease, [`settle`](Store::settle) and the [enlistment](Store::enlistment) end it.
+/// Fencing and repetition are as in [`Store`].
 ///
 /// # Operators
 ///
 /// Operators look with [`list`](Self::list), [`get`](Self::get) and [`counts`](Self::counts), and change events with
-/// [`requeue`](Self::requeue), [`discard`](Self::discard) and [`forget`](Self::forget), all three of which a queue implements in one
-/// verb, [`change`](Self::change).
+/// [`requeue`](Self::requeue), [`discard`](Self::discard) and [`forget`](Self::forget), all three of which a queue
+/// implements in one verb, [`change`](Self::change).
 pub trait Queue: Store {
-    /// Claims the event and stores its request in one atomic step. The event is durable, as far as the store is, before the answer.
+    /// Claims the event and stores its request in one atomic step. The event is durable, as far as the store is, before
+    /// the answer.
     ///
-    /// [`Claim::Fresh`] says that the event waits now, or was enqueued under the same token before. Otherwise the queue answers as
-    /// [`claim`](Store::claim) does, and stores nothing. The `lease` of the claim is ignored.
+    /// [`Claim::Fresh`] says that the event waits now, or was enqueued under the same token before. Otherwise the queue
+    /// answers as [`claim`](Store::claim) does, and stores nothing. The `lease` of the claim is ignored.
     fn enqueue<'a>(&'a self, claim: &'a ClaimRequest<'a>, request: &'a StoredRequest) -> StoreFuture<'a, Claim>;
 
-    /// The answer that [`enqueue`](Self::enqueue) would give for an event that the queue knows; `None` if it would store the event.
-    /// Stores nothing. The queue answers as fast as `enqueue` does, whatever handlers do with their own connections.
+    /// The answer that [`enqueue`](Self::enqueue) would give for an event that the queue knows; `None` if it would
+    /// store the event. Stores nothing. The queue answers as fast as `enqueue` does, whatever handlers do with their
+    /// own connections.
     fn peek<'a>(&'a self, claim: &'a ClaimRequest<'a>) -> StoreFuture<'a, Option<Claim>>;
 
-    /// Leases up to `limit` events, those that have been due the longest first, each under a new token: of any number of callers,
-    /// exactly one gets an event. A new event is due since its arrival. An event whose lease has lapsed is due again.
+    /// Leases up to `limit` events, those that have been due the longest first, each under a new token: of any number
+    /// of callers, exactly one gets an event. A new event is due since its arrival. An event whose lease has lapsed is
+    /// due again.
     ///
     /// A caller may drop the future: the queue releases events that it leased for that caller nevertheless.
     ///
-    /// Of the events that share an [order](super::Order), the queue leases only the first one that is neither completed nor dead,
-    /// and none while another one runs.
+    /// Of the events that share an [order](super::Order), the queue leases only the first one that is neither completed
+    /// nor dead, and none while another one runs.
     fn lease<'a>(&'a self, request: &'a LeaseRequest<'a>) -> StoreFuture<'a, Vec<Leased>>;
 
-    /// Renews the lease, and notes that the event's handler is about to be called. Later leases say so ([`Leased::started`]), until
-    /// the event is [released](Ending::Release) or an operator requeues it.
+    /// Renews the lease, and notes that the event's handler is about to be called. Later leases say so
+    /// ([`Leased::started`]), until the event is [released](Ending::Release) or an operator requeues it.
     ///
-    /// A worker calls this before the last attempt that it permits, and repeats it for a third of its lease if there is no answer. It
-    /// gives up an event whose last lease lapsed only if the handler was started.
+    /// A worker calls this before the last attempt that it permits, and repeats it for a third of its lease if there is
+    /// no answer. It gives up an event whose last lease lapsed only if the handler was started.
     ///
-    /// The note says that the handler was about to be called, and cannot say that it was. A worker that dies in between, and cannot
-    /// release the event either, leaves the note behind. A later worker then gives the event up although its handler never ran: the
-    /// queue cannot tell this from a handler that took its process down.
+    /// The note says that the handler was about to be called, and cannot say that it was. A worker that dies in
+    /// between, and cannot release the event either, leaves the note behind. A later worker then gives the event up
+    /// although its handler never ran: the queue cannot tell this from a handler that took its process down.
     fn start<'a>(&'a self, claim: &'a ClaimRequest<'a>) -> StoreFuture<'a, Hold>;
 
     /// Waits until an event may have become due since this call. May be early, late, or never: workers poll, too.
@@ -101,8 +106,9 @@ pub trait Queue: Store {
 pub enum Change {
     /// Runs dead letters again: they arrive anew, behind everything that waits, with their attempts counted from one.
     ///
-    /// Waiting and running events are never requeued, and completed events whose bodies are [gone](QueuedEvent::request) stay as they
-    /// are. A [sequence](super::Order::sequence) still skips an event that is superseded.
+    /// Waiting and running events are never requeued, and completed events whose bodies are
+    /// [gone](QueuedEvent::request) stay as they are. A [sequence](super::Order::sequence) still skips an event that is
+    /// superseded.
     Requeue {
         /// Requeues completed events as well, as long as they are kept.
         completed_too: bool,

@@ -21,11 +21,11 @@ pub struct StoredRequest {
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Order {
-    /// The key of the ordering group. Its events run one at a time, in the order of their arrival. A group belongs to one endpoint
-    /// and tenant: under two endpoints, the same text names two groups.
+    /// The key of the ordering group. Its events run one at a time, in the order of their arrival. A group belongs to
+    /// one endpoint and tenant: under two endpoints, the same text names two groups.
     pub key: Box<str>,
-    /// The sender's number of the event, if outdated events are to be skipped: an event whose number is not above that of the last
-    /// one that was completed under the same key is [superseded](super::Leased::superseded).
+    /// The sender's number of the event, if outdated events are to be skipped: an event whose number is not above that
+    /// of the last one that was completed under the same key is [superseded](super::Leased::superseded).
     pub sequence: Option<i64>,
 }
 

@@ -7,14 +7,13 @@ use std::sync::Arc;
 use tokio::time::Instant;
 
 use super::admission::{Admission, Phase};
-use super::claim::Claiming;
+use super::claim::{Claiming, Waited, wait};
 use super::claim_state::{ClaimState, Stage};
 use super::context::{BodyChange, Context, Machine, Terms};
 use super::replay_guard::{self, ReplayGuard};
 use super::run::{NotReady, Work, Worked, run};
 use super::settle::{Settled, release_in_background, settle};
 use super::timing::{unless, within};
-use super::wait::{Waited, wait};
 use crate::rejection::{Rejection, RejectionKind};
 use crate::store::Claim;
 

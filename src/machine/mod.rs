@@ -1,8 +1,8 @@
 //! The one machine behind every front-end: claim → run → settle.
 //!
 //! [`Machine::drive`] in `machine` is the story. Each step that it takes is a file, in this order: `admission` →
-//! `replay_guard` → `claim` → `wait` (for a duplicate whose first delivery still runs) → `run`, with `renewal` beside
-//! it → `settle`. `ledger` shows side by side what the kinds of deliveries do differently.
+//! `replay_guard` → `claim` (which waits while another delivery holds it) → `run` (which renews the lease) → `settle`.
+//! `ledger` shows side by side what the kinds of deliveries do differently.
 
 mod admission;
 mod claim;
@@ -13,13 +13,11 @@ mod ledger;
 #[allow(clippy::module_inception, reason = "the machine is what this module is about")]
 mod machine;
 mod pending;
-mod renewal;
 mod replay_guard;
 mod run;
 mod settle;
 mod timing;
 mod verdict;
-mod wait;
 mod waiters;
 
 pub use self::admission::{DrainHandle, Drained};

@@ -11,7 +11,7 @@ use super::claim_state::Stage;
 use super::context::{Context, DetachedContext};
 use super::detach::in_background;
 use super::ledger::Settlement;
-use super::renewal::Renewal;
+use super::run::Renewal;
 use super::timing::{Backoff, either, unless};
 use super::verdict::{Record, RetryReason, Verdict};
 use super::waiters::FirstEnded;

@@ -49,7 +49,6 @@ pub mod redis;
 pub mod sqlite;
 #[allow(clippy::module_inception, reason = "the store is what this module is about")]
 mod store;
-mod token;
 
 pub(crate) use self::enlistment::{COMMITTED, EnlistState, NOT_COMMITTED};
 #[cfg(feature = "postgres")]
@@ -60,10 +59,9 @@ pub use self::redis::{RedisStore, RedisStoreBuilder};
 pub use self::sqlite::{SqliteStore, SqliteStoreBuilder};
 pub use self::{
     breaker::BreakerStore,
-    claim::{Claim, ClaimRequest, Completion, Ending, Fingerprint, Hold},
+    claim::{Claim, ClaimRequest, ClaimToken, Completion, Ending, Fingerprint, Hold},
     enlistment::{Dialect, Enlistment},
     error::{StoreError, StoreErrorKind},
     memory::{MemoryStats, MemoryStore, MemoryStoreBuilder},
     store::{IntoStore, Store, StoreFuture},
-    token::ClaimToken,
 };

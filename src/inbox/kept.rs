@@ -9,7 +9,7 @@ use super::credentials::is_credential;
 use crate::head::HeaderPattern;
 use crate::scheme::Profile;
 
-/// Kept whatever the scheme is: what the body is, who sends it, and where a trace goes on.
+/// Headers that are kept with every scheme: those that describe the body, the sender and the trace.
 const ORDINARY: [&str; 17] = [
     "host",
     "content-type",

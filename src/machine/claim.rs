@@ -36,7 +36,7 @@ impl<'a> Claiming<'a> {
     /// Asks the store once, within the deadline; `None` if the store could not be asked.
     pub(super) async fn ask(&mut self) -> Option<Claim> {
         let cx @ Context { machine, claim, .. } = self.cx;
-        // Work that is done here, but that the store could not be told of yet.
+        // The work is done, and the store has not confirmed the completion yet.
         if let Some(fingerprint) = machine.pending.get(&claim.key) {
             return Some(Claim::Completed { same_body: fingerprint == claim.fingerprint });
         }
@@ -72,7 +72,7 @@ impl Drop for Claiming<'_> {
             let cx = detached.context();
             let (request, verdict) = (cx.request(), Verdict::Release(None));
             let settlement = Settlement { verdict: &verdict, attempt: None, retention: cx.terms.retention };
-            // The operator is not told: the claim's own failure was.
+            // Not reported: the failed claim was.
             let _ = within(cx.terms.claim_deadline, cx.ledger().settle(&request, settlement)).await;
             drop(admission);
         });

@@ -25,7 +25,7 @@ pub(crate) trait Ledger: Send + Sync {
     fn enlistment(&self) -> Option<Enlistment>;
 }
 
-/// How work ended, and what the settlement needs to know beside.
+/// How work ended, and what else the settlement needs.
 #[derive(Clone, Copy)]
 pub(crate) struct Settlement<'a> {
     pub(crate) verdict: &'a Verdict,

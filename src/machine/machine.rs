@@ -21,9 +21,9 @@ use crate::store::Claim;
 pub(crate) enum Ended {
     /// The work ran to its end.
     Ran(Settled),
-    /// The work panicked, and this became of its claim.
+    /// The work panicked. Says how its claim was settled.
     Panicked(Settled),
-    /// The work could not start; this became of its claim, if it had one.
+    /// The work could not start. Says how its claim was settled, if it had one.
     NotReady(Option<Settled>),
     /// The event is durably queued, for a worker to run.
     Accepted,
@@ -163,7 +163,7 @@ async fn wait_and_take_over(cx: Context<'_>) -> Result<Held, Ended> {
     }
 }
 
-/// Works, and settles whatever the end.
+/// Runs the work, and settles the claim however the work ends.
 async fn run_and_settle(cx: Context<'_>, mut held: Held, work: &mut impl Work) -> Ended {
     let unsettled = Unsettled(cx);
     let (worked, verdict) = run(cx, held.since, work).await;

@@ -33,7 +33,7 @@ pub(crate) enum Settled {
     Completed,
     /// The work is done. The store cannot be told, and is asked again in the background.
     CompletionPending,
-    /// Completed as failed for good.
+    /// Completed as permanently failed.
     Failed,
     /// Released; with the store's answer, if it could be asked.
     Released(Option<Hold>),
@@ -146,7 +146,7 @@ fn settlement<'a>(cx: Context<'_>, verdict: &'a Verdict) -> Settlement<'a> {
     Settlement { verdict, attempt: cx.claim.attempt(), retention: cx.terms.retention }
 }
 
-/// The name of the verb in what the operator is told.
+/// The verb's name in telemetry.
 const fn verb(verdict: &Verdict) -> &'static str {
     match verdict {
         Verdict::Complete(_) => "complete",

@@ -77,7 +77,7 @@ impl Config {
         with_outcome(own(answer), Outcome::Duplicate)
     }
 
-    /// The event is kept: as far as the sender is concerned, it is done.
+    /// The event is stored, so the sender may forget it.
     pub(super) fn answer_accepted<B>(&self) -> Response<AnswerBody<B>> {
         let mut answer = Response::new(Bytes::new());
         if let Some(inbox) = &self.inbox {
@@ -86,12 +86,12 @@ impl Config {
         with_outcome(own(answer), Outcome::Accepted)
     }
 
-    /// The sender is to stop, so it gets a 200 whatever the handler's status was.
+    /// The sender must stop sending the event, so it gets a 200 whatever the handler's status was.
     pub(super) fn answer_permanent_failure<B>(outcome: Outcome) -> Response<AnswerBody<B>> {
         with_outcome(own(Response::new(Bytes::new())), outcome)
     }
 
-    /// The sender is to try again, whatever success the handler's status suggests.
+    /// The sender must send the event again, so it gets an error even if the handler's status was a success.
     pub(super) fn answer_released<B>(failure: Option<&Failure>, outcome: Outcome) -> Response<AnswerBody<B>> {
         let failure = failure.cloned().unwrap_or_else(|| Failure::transient("released"));
         with_outcome(own(HandlerError::from_failure(failure).into()), outcome)

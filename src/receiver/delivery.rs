@@ -46,7 +46,7 @@ impl<S> Delivery<S> {
         Self { intake, arrived: None, inner, config, report: Unreported::NOTHING_KNOWN }
     }
 
-    /// Takes up the verification of what the head claims.
+    /// Begins to verify the proof that the head carries.
     pub(super) fn begin(&mut self, proof: Proof) -> Result<(), Rejection> {
         self.intake.begin(&self.config, proof)
     }
@@ -60,7 +60,7 @@ impl<S> Delivery<S> {
         self.intake.poll_collected(body, self.config.body_limit, cx)
     }
 
-    /// Judges the body that is here now.
+    /// Verifies the complete body.
     pub(super) fn arrived(&mut self) -> Result<Arrived, Rejection> {
         self.intake.finish(&self.config)
     }
@@ -159,7 +159,7 @@ fn conclude<R, E>(
     (Ok(reply), outcome, failure)
 }
 
-/// The inner service's part in a delivery, and what came of it.
+/// Runs the inner service for one delivery, and keeps its output.
 struct Handling<S, T> {
     delivery: Box<Delivery<S>>,
     output: Option<T>,

@@ -1,6 +1,6 @@
 //! The webhook receiver: a layer, its service, and the story of one delivery.
 //!
-//! Read it in the order in which a delivery passes: `layer` → `service` (the head is judged) → `future` (the body
+//! Read it in the order in which a delivery passes: `layer` → `service` (the head is checked) → `future` (the body
 //! arrives) → `delivery` (the event is claimed, run, settled) → `answer`.
 
 mod answer;

@@ -3,14 +3,13 @@
 //!
 //! `--quick` has fewer of them, to try the bench itself. `target/bench/inbox_sqlite.json` gets the figures.
 
-#[path = "support/report.rs"]
-mod report;
+mod support;
 
 use std::path::PathBuf;
 use std::time::{Duration, Instant, SystemTime};
 
-use report::{Report, median};
 use sqlx::sqlite::{SqliteConnectOptions, SqlitePool};
+use support::report::{Report, median};
 use tower_webhook::EventKey;
 use tower_webhook::queue::{KindLimits, LeaseRequest, Queue, StoredRequest};
 use tower_webhook::store::{Claim, ClaimRequest, ClaimToken, Completion, Hold, SqliteStore, Store};

@@ -16,9 +16,9 @@ use tower_webhook::{Outcome, WebhookLayer};
 use crate::support::NOW;
 use crate::support::audited::{Audited, eventually, key};
 use crate::support::checker::Ledger;
-use crate::support::postgres_server::PostgresServer;
 use crate::support::proxy::{Proxy, Weather};
-use crate::support::redis_server::RedisServer;
+use crate::support::servers::postgres::PostgresServer;
+use crate::support::servers::redis::RedisServer;
 
 const LEASE: Duration = Duration::from_millis(600);
 

@@ -2,10 +2,11 @@
 
 use tower_webhook::queue::Queue;
 
+use crate::Effort;
 use crate::events::accepts;
-use crate::report::{Report, median};
 use crate::site::Sites;
-use crate::{Effort, load};
+use crate::support::load;
+use crate::support::report::{Report, median};
 
 pub(crate) async fn measure(report: &mut Report, effort: Effort, sites: &Sites) {
     one(report, effort, sites, &sites.postgres, "postgres", 40_000.0).await;

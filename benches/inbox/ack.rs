@@ -15,9 +15,9 @@ use tower_webhook::testing::TestSender;
 use tower_webhook::{WebhookEvent, WebhookLayer, Worker, scheme};
 
 use crate::Effort;
-use crate::load::new_key;
-use crate::report::{Report, median};
 use crate::site::Sites;
+use crate::support::load::new_key;
+use crate::support::report::{Report, median};
 
 const SLOW: Duration = Duration::from_millis(200);
 /// What 64 handlers of 200 ms can do is 320; the rest waits.

@@ -9,8 +9,8 @@ use tower_webhook::store::{Completion, PostgresStore};
 
 use crate::Effort;
 use crate::events::accepts;
-use crate::report::{Report, median};
 use crate::site::Sites;
+use crate::support::report::{Report, median};
 
 const BATCH: usize = 10;
 

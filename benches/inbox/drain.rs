@@ -11,8 +11,8 @@ use tower_webhook::{WebhookEvent, Worker};
 
 use crate::Effort;
 use crate::events::accepts;
-use crate::report::{Report, median};
 use crate::site::Sites;
+use crate::support::report::{Report, median};
 
 /// What a worker runs at once unless told otherwise.
 const CONCURRENCY: usize = 64;

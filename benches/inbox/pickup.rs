@@ -14,8 +14,8 @@ use tower_webhook::{WebhookEvent, Worker};
 
 use crate::Effort;
 use crate::events::accept_new;
-use crate::report::{Report, median};
 use crate::site::Sites;
+use crate::support::report::{Report, median};
 
 pub(crate) async fn measure(report: &mut Report, effort: Effort, sites: &Sites) {
     let events = (400.0 * effort.operations).max(20.0) as usize;

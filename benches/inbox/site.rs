@@ -4,8 +4,8 @@ use deadpool_redis::{Config, Runtime};
 use sqlx::{AssertSqlSafe, PgPool};
 use tower_webhook::store::{PostgresStore, RedisStore};
 
-use crate::postgres_server::PostgresServer;
-use crate::redis_server::RedisServer;
+use crate::servers::postgres::PostgresServer;
+use crate::servers::redis::RedisServer;
 
 pub(crate) struct Sites {
     redis_server: RedisServer,

@@ -18,8 +18,8 @@ use tower_webhook::{Outcome, WebhookEvent, WebhookLayer};
 
 use crate::support::audited::key;
 use crate::support::checker::Ledger;
-use crate::support::redis_server::RedisServer;
 use crate::support::rig::Handler;
+use crate::support::servers::redis::RedisServer;
 use crate::support::{Answer, NOW, scheme};
 
 pub(crate) const FAILURES: usize = 3;

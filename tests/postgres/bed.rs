@@ -9,8 +9,8 @@ use sqlx::{AssertSqlSafe, PgConnection, PgPool, Row};
 use tower_webhook::EventKey;
 use tower_webhook::store::{ClaimRequest, ClaimToken, PostgresStore, PostgresStoreBuilder};
 
-use crate::support::pgbouncer::Pgbouncer;
-use crate::support::postgres_server::{PostgresServer, Settings};
+use crate::support::servers::pgbouncer::Pgbouncer;
+use crate::support::servers::postgres::{PostgresServer, Settings};
 
 /// Longer than anything takes; what never comes fails the test then.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(60);

@@ -6,7 +6,7 @@ use tower_webhook::store::{Hold, Store};
 use crate::bed::{Bed, eventually, key, run_on};
 use crate::inbox_desk::{KEPT, accept, lease, lease_one};
 use crate::inbox_kinds::{bed_alone, entries_read};
-use crate::support::postgres_server::PostgresServer;
+use crate::support::servers::postgres::PostgresServer;
 
 const ENDED: i64 = 60_000;
 

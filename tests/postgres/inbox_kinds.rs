@@ -13,8 +13,8 @@ use tower_webhook::testing::TestSender;
 use tower_webhook::{Outcome, WebhookLayer, Worker};
 
 use crate::bed::{Bed, LEASE, eventually};
-use crate::support::postgres_server::{PostgresServer, Settings};
 use crate::support::scheme;
+use crate::support::servers::postgres::{PostgresServer, Settings};
 
 const DUE: i64 = 20_000;
 

@@ -10,7 +10,7 @@ use tower_webhook::store::{Claim, PostgresStore};
 
 use crate::bed::{Bed, eventually, key};
 use crate::inbox_desk::{ACCEPTED, KEPT, accept, lease, try_accept};
-use crate::support::postgres_server::PostgresServer;
+use crate::support::servers::postgres::PostgresServer;
 
 #[tokio::test]
 async fn accepted_events_survive_a_kill_right_after_the_answer() {

@@ -17,8 +17,8 @@ use tower_webhook::{EventKey, Outcome, WebhookLayer};
 use crate::bed::{Bed, PATIENCE, WEEK, eventually, key, run_on};
 use crate::receiver::{Receiver, assert_unavailable};
 use crate::support::logs::Logs;
-use crate::support::pgbouncer::Pgbouncer;
-use crate::support::postgres_server::{PostgresServer, Settings};
+use crate::support::servers::pgbouncer::Pgbouncer;
+use crate::support::servers::postgres::{PostgresServer, Settings};
 use crate::support::{Answer, scheme};
 use crate::together::wins;
 

@@ -17,8 +17,8 @@ use tower_webhook::{HandlerError, Outcome, WebhookEvent, WebhookLayer};
 
 use crate::bed::{Bed, LEASE, PATIENCE, WEEK, eventually, key, run_on, shared};
 use crate::support::logs::Logs;
-use crate::support::postgres_server::{PostgresServer, Settings};
 use crate::support::scheme;
+use crate::support::servers::postgres::{PostgresServer, Settings};
 
 /// The tables of the release before versions were recorded.
 const SCHEMA_1: &str = include_str!("../data/postgres_schema_1.sql");

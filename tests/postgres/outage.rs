@@ -8,8 +8,8 @@ use tower_webhook::store::{Claim, ClaimRequest, ClaimToken, Store, StoreErrorKin
 
 use crate::bed::{Bed, WEEK, eventually, key, run_on, shared};
 use crate::receiver::{Receiver, assert_unavailable};
-use crate::support::postgres_server::PostgresServer;
 use crate::support::proxy::{Proxy, Weather};
+use crate::support::servers::postgres::PostgresServer;
 
 /// The claim deadline is 2 s; this machine may be busy, and what hangs never comes.
 const WELL_WITHIN: Duration = Duration::from_secs(20);

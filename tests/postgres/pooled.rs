@@ -21,9 +21,9 @@ use crate::bed::{Bed, LEASE, PATIENCE, WEEK, eventually, key, patient, pooler, r
 use crate::conformance::Tables;
 use crate::receiver::{Receiver, assert_unavailable};
 use crate::support::logs::Logs;
-use crate::support::pgbouncer::{Pgbouncer, SESSIONS};
-use crate::support::postgres_server::{PostgresServer, Settings};
 use crate::support::scheme;
+use crate::support::servers::pgbouncer::{Pgbouncer, SESSIONS};
+use crate::support::servers::postgres::{PostgresServer, Settings};
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn store_behind_a_pooler_keeps_the_contract() {

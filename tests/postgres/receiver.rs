@@ -17,8 +17,8 @@ use tower_webhook::{WebhookEvent, WebhookLayer};
 
 use crate::bed::{Bed, PATIENCE, eventually, key};
 use crate::support::checker::Ledger;
-use crate::support::postgres_server::PostgresServer;
 use crate::support::rig::Handler;
+use crate::support::servers::postgres::PostgresServer;
 use crate::support::{Answer, NOW, scheme};
 
 /// A receiver at `/webhooks` on the default table. Its handler does what the test tells it, and its effects go into the ledger.

@@ -7,7 +7,7 @@ use tower_webhook::{EventKey, Outcome};
 
 use crate::bed::{Bed, LEASE, eventually, key, run_on};
 use crate::receiver::{Receiver, assert_unavailable};
-use crate::support::postgres_server::{PostgresServer, Settings};
+use crate::support::servers::postgres::{PostgresServer, Settings};
 
 /// Every change of a row fails with this SQLSTATE, this many times.
 async fn fail(bed: &Bed, code: &str, times: u32) {

@@ -5,7 +5,7 @@ use tower_webhook::Outcome;
 
 use crate::bed::{eventually, key};
 use crate::receiver::{Receiver, assert_unavailable};
-use crate::support::postgres_server::PostgresServer;
+use crate::support::servers::postgres::PostgresServer;
 
 #[tokio::test]
 async fn completed_and_running_events_survive_a_kill() {

@@ -19,8 +19,8 @@ use tower_webhook::{HandlerError, Outcome, WebhookEvent, WebhookLayer};
 use crate::bed::{Bed, LEASE, WEEK, eventually, key, shared};
 use crate::inbox_desk::{ACCEPTED, KEPT, accept, accept_ordered, complete, lease_one, parcel};
 use crate::migrations::{missing, shape, table_of_version_1};
-use crate::support::postgres_server::{PostgresServer, Settings};
 use crate::support::scheme;
+use crate::support::servers::postgres::{PostgresServer, Settings};
 use crate::version_1::Version1;
 
 /// A receiver whose handler of `slow` keeps the transaction open that completes its event, until it is told.

@@ -8,7 +8,7 @@ use tower_webhook::store::{ClaimRequest, ClaimToken, PostgresStore, Store, Store
 use crate::bed::{PATIENCE, WEEK, key};
 use crate::receiver::{Receiver, assert_unavailable};
 use crate::support::logs::Logs;
-use crate::support::postgres_server::{PostgresServer, Settings};
+use crate::support::servers::postgres::{PostgresServer, Settings};
 
 const RIGHT: &str = "correct horse battery";
 const WRONG: &str = "hunter2hunter2";

@@ -6,7 +6,7 @@ use tower_webhook::store::{Claim, ClaimRequest, ClaimToken, Completion, Hold, Po
 
 use crate::bed::{Bed, WEEK, eventually, key};
 use crate::inbox_desk::{ACCEPTED, KEPT, accept, try_accept};
-use crate::support::postgres_server::{PostgresServer, Settings};
+use crate::support::servers::postgres::{PostgresServer, Settings};
 
 /// How many connections the documentation of the store names, at the most: for claims, and for whatever ends them.
 const CLAIMS: i64 = 6;

@@ -4,8 +4,8 @@ use std::any::Any;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use crate::support::postgres_server::PostgresServer;
-use crate::support::redis_server::RedisServer;
+use crate::support::servers::postgres::PostgresServer;
+use crate::support::servers::redis::RedisServer;
 
 static SITES: AtomicUsize = AtomicUsize::new(0);
 

@@ -14,7 +14,7 @@ use crate::harness::pool_of;
 use crate::receiver::{eventually, key};
 use crate::support::logs::Logs;
 use crate::support::proxy::{Proxy, Weather};
-use crate::support::redis_server::RedisServer;
+use crate::support::servers::redis::RedisServer;
 
 const LEASE: Duration = Duration::from_secs(30);
 const BROKE: &str = "a connection to Redis broke";

@@ -6,7 +6,7 @@ use tower_webhook::testing::conformance;
 use crate::harness::{Shifting, cluster_pool, pool, pool_of};
 use crate::old_server::OldServer;
 use crate::support::checker::asked_seed;
-use crate::support::redis_server::{RedisCluster, RedisServer};
+use crate::support::servers::redis::{RedisCluster, RedisServer};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn one_server_conforms() {

@@ -8,7 +8,7 @@ use tower_webhook::store::{Claim, ClaimRequest, ClaimToken, Completion, Hold, Re
 use crate::harness::{PATIENT, cluster_pool, pool, pool_of, store};
 use crate::old_server::OldServer;
 use crate::receiver::{Receiver, assert_refused, assert_unavailable, key};
-use crate::support::redis_server::{RedisCluster, RedisServer};
+use crate::support::servers::redis::{RedisCluster, RedisServer};
 
 const LEASE: Duration = Duration::from_secs(30);
 

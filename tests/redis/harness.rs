@@ -10,7 +10,7 @@ use tower_webhook::store::RedisStore;
 use tower_webhook::store::redis::RedisPool;
 use tower_webhook::testing::conformance::Harness;
 
-use crate::support::redis_server::{RedisCluster, RedisServer};
+use crate::support::servers::redis::{RedisCluster, RedisServer};
 
 /// Brings the end of everything nearer: of keys, which are deleted if it is passed, and of what an inbox has a time for.
 const SHIFT: &str = "local shift = tonumber(ARGV[2])

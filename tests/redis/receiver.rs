@@ -12,7 +12,7 @@ use crate::harness::{PATIENT, pool, store};
 use crate::support::audited::Audited;
 pub(crate) use crate::support::audited::{assert_unavailable, eventually, key};
 use crate::support::checker::Ledger;
-use crate::support::redis_server::RedisServer;
+use crate::support::servers::redis::RedisServer;
 
 pub(crate) type Receiver = Audited<RedisStore>;
 

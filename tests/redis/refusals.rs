@@ -10,7 +10,7 @@ use tower_webhook::rejection::RejectionKind;
 
 use crate::harness::{pool, store};
 use crate::receiver::{Receiver, assert_refused, assert_unavailable, eventually};
-use crate::support::redis_server::RedisServer;
+use crate::support::servers::redis::RedisServer;
 
 #[tokio::test(flavor = "multi_thread")]
 async fn row_30_scripts_flushed_under_traffic_cost_nothing() {

@@ -9,7 +9,7 @@ use tower_webhook::store::{ClaimRequest, ClaimToken, Completion, Hold, RedisStor
 use crate::harness::{PATIENT, pool, pool_of, store};
 use crate::receiver::{Receiver, assert_unavailable, eventually, key};
 use crate::support::checker::Ledger;
-use crate::support::redis_server::RedisServer;
+use crate::support::servers::redis::RedisServer;
 
 /// A receiver that waits for a replica, and has done so.
 async fn waiting(server: &RedisServer) -> Receiver {

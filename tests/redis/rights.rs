@@ -13,7 +13,7 @@ use crate::harness::{PATIENT, Shifting, pool_of, store};
 use crate::inbox::site::Site;
 use crate::receiver::{Receiver, eventually, key};
 use crate::support::checker::Ledger;
-use crate::support::redis_server::{RedisCluster, RedisServer};
+use crate::support::servers::redis::{RedisCluster, RedisServer};
 
 /// The module's documentation.
 const DOCUMENTED: &str = include_str!("../../src/store/redis/mod.rs");

@@ -6,7 +6,7 @@ use tower_webhook::Outcome;
 use crate::harness::{pool, store};
 use crate::receiver::{Receiver, eventually};
 use crate::support::checker::{Dice, Ledger};
-use crate::support::redis_server::RedisServer;
+use crate::support::servers::redis::RedisServer;
 
 fn receivers(server: &RedisServer) -> [Receiver; 2] {
     let ledger = Ledger::default();

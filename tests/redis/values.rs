@@ -6,7 +6,7 @@ use tower_webhook::EventKey;
 use tower_webhook::store::{Claim, ClaimRequest, ClaimToken, Completion, Hold, RedisStore, Store, StoreErrorKind};
 
 use crate::harness::{PATIENT, pool, store};
-use crate::support::redis_server::RedisServer;
+use crate::support::servers::redis::RedisServer;
 
 const LEASE: Duration = Duration::from_secs(30);
 const RETENTION: Duration = Duration::from_secs(3600);

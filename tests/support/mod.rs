@@ -25,16 +25,10 @@ pub mod example;
 pub mod extremes;
 pub mod faulty;
 pub mod logs;
-#[cfg(feature = "postgres")]
-pub mod pgbouncer;
-pub mod port;
-#[cfg(feature = "postgres")]
-pub mod postgres_server;
 pub mod process;
 pub mod proxy;
-pub mod redis_scripts;
-pub mod redis_server;
 pub mod rig;
+pub mod servers;
 pub mod socket;
 
 use self::faulty::Faulty;

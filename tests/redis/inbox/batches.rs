@@ -9,7 +9,7 @@ use tower_webhook::store::{Claim, ClaimRequest, ClaimToken, RedisStore, StoreErr
 use super::site::{LEASE, PREFIX, accept, lease, listed, now, store_on};
 use crate::harness::pool_of;
 use crate::receiver::{eventually, key};
-use crate::support::redis_server::RedisServer;
+use crate::support::servers::redis::RedisServer;
 
 /// How many scripts the server has run.
 fn scripts(server: &RedisServer) -> usize {

@@ -14,8 +14,8 @@ use tower_webhook::store::{Claim, ClaimRequest, ClaimToken, Completion, Hold, Re
 use super::site::{LEASE, PREFIX, RETENTION, now, parcel};
 use crate::harness::pool;
 use crate::receiver::eventually;
-use crate::support::redis_scripts::{Monitor, Run, most};
-use crate::support::redis_server::RedisServer;
+use crate::support::servers::redis::RedisServer;
+use crate::support::servers::redis_scripts::{Monitor, Run, most};
 
 /// How many commands a run of each script may call. A call takes the server a few microseconds.
 const MOST_CALLS: [(&str, usize); 16] = [

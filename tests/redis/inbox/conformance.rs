@@ -5,7 +5,7 @@ use std::time::Duration;
 use tower_webhook::testing::conformance;
 
 use crate::harness::{Shifting, cluster_pool, pool};
-use crate::support::redis_server::{RedisCluster, RedisServer};
+use crate::support::servers::redis::{RedisCluster, RedisServer};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn inbox_on_one_server_conforms() {

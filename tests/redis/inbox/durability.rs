@@ -9,7 +9,7 @@ use tower_webhook::store::{Claim, ClaimRequest, ClaimToken, Completion, Hold, Re
 use super::site::{LEASE, PREFIX, RETENTION, accept, accept_all, ids, lease, listed, now, store_on};
 use crate::harness::pool;
 use crate::receiver::{eventually, key};
-use crate::support::redis_server::RedisServer;
+use crate::support::servers::redis::RedisServer;
 
 const DURABLE: [&str; 4] = ["--appendonly", "yes", "--appendfsync", "always"];
 

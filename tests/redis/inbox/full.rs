@@ -9,7 +9,7 @@ use tower_webhook::store::{Completion, Hold, Store};
 
 use super::site::{LEASE, RETENTION, Site, accept, accept_all, builder_on, lease, store_on};
 use crate::receiver::{eventually, key};
-use crate::support::redis_server::RedisServer;
+use crate::support::servers::redis::RedisServer;
 
 fn fill(server: &RedisServer) {
     server.command(&["CONFIG", "SET", "maxmemory-policy", "noeviction"]);

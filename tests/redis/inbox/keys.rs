@@ -11,7 +11,7 @@ use super::site::{LEASE, PREFIX, RETENTION, accept, accept_all, lease, parcel, s
 use crate::harness::{Shifting, cluster_pool, pool, pool_of};
 use crate::old_server::OldServer;
 use crate::receiver::key;
-use crate::support::redis_server::{RedisCluster, RedisServer};
+use crate::support::servers::redis::{RedisCluster, RedisServer};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn nothing_is_left_when_the_retention_is_over() {

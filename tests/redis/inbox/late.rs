@@ -15,7 +15,7 @@ use super::site::{LEASE, PREFIX, RETENTION, Site, accept_all, ids, store_on};
 use crate::harness::{pool, pool_of};
 use crate::receiver::{eventually, key};
 use crate::support::proxy::{Proxy, Weather};
-use crate::support::redis_server::RedisServer;
+use crate::support::servers::redis::RedisServer;
 
 /// The attempts of each event.
 type Runs = Arc<Mutex<BTreeMap<String, Vec<Option<u32>>>>>;

@@ -10,7 +10,7 @@ use tower_webhook::store::{Claim, ClaimRequest, ClaimToken, Completion, Hold, Re
 use super::site::{LEASE, PREFIX, RETENTION, listed, parcel, store_on};
 use crate::harness::pool_of;
 use crate::receiver::eventually;
-use crate::support::redis_server::RedisServer;
+use crate::support::servers::redis::RedisServer;
 
 /// SplitMix64.
 struct Random(u64);

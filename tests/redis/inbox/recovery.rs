@@ -9,7 +9,7 @@ use tower_webhook::testing::conformance::Harness;
 use super::site::{LEASE, PREFIX, RETENTION, accept_all, accept_ordered, ids, lease, listed, now, run_all, store_on};
 use crate::harness::{Shifting, pool, pool_of};
 use crate::receiver::{eventually, key};
-use crate::support::redis_server::RedisServer;
+use crate::support::servers::redis::RedisServer;
 
 fn record(id: &str) -> String {
     format!("{PREFIX}{}", key(id))

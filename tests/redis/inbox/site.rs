@@ -15,8 +15,8 @@ use tower_webhook::{EventKey, WebhookEvent, WebhookLayer, Worker};
 
 use crate::harness::pool;
 use crate::receiver::key;
-use crate::support::redis_server::RedisServer;
 use crate::support::rig::Handler;
+use crate::support::servers::redis::RedisServer;
 use crate::support::{Answer, NOW, scheme};
 
 pub(super) const LEASE: Duration = Duration::from_secs(30);

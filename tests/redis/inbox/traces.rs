@@ -13,7 +13,7 @@ use super::site::{
 use crate::harness::{Shifting, pool, pool_of};
 use crate::receiver::{eventually, key};
 use crate::support::logs::Logs;
-use crate::support::redis_server::RedisServer;
+use crate::support::servers::redis::RedisServer;
 
 async fn clock_of(server: &RedisServer) -> Shifting {
     Shifting::new(pool(server), std::slice::from_ref(server), "inbox").await

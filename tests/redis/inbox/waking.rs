@@ -7,7 +7,7 @@ use tower_webhook::store::{Hold, Store};
 
 use super::site::{LEASE, Site, accept_all, lease, store_on};
 use crate::receiver::eventually;
-use crate::support::redis_server::RedisServer;
+use crate::support::servers::redis::RedisServer;
 
 /// Only the stream can tell it: the worker would look again in an hour.
 #[tokio::test(flavor = "multi_thread")]

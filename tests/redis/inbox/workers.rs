@@ -10,7 +10,7 @@ use tower_webhook::testing::conformance::Harness;
 use super::site::{LEASE, Site, accept_all, body, ids, lease, store_on};
 use crate::harness::{Shifting, pool};
 use crate::receiver::{eventually, key};
-use crate::support::redis_server::RedisServer;
+use crate::support::servers::redis::RedisServer;
 
 async fn clock_of(server: &RedisServer) -> Shifting {
     Shifting::new(pool(server), std::slice::from_ref(server), "inbox").await

@@ -1,0 +1,15 @@
+//! The inbox and its worker, on the memory store: what the sender sees, what the handler gets, what becomes of failures.
+
+#[path = "../support/mod.rs"]
+mod support;
+
+mod accepting;
+mod capacity;
+mod conformance;
+mod desk;
+mod failing;
+mod limits;
+mod ordering;
+mod outages;
+mod rolling;
+mod running;

@@ -14,12 +14,12 @@ mod events;
 mod pickup;
 #[path = "../../tests/support/servers/mod.rs"]
 mod servers;
-mod site;
 mod slowlog;
+mod stores;
 #[path = "../support/mod.rs"]
 mod support;
 
-use site::Sites;
+use stores::Stores;
 use support::report::Report;
 
 /// How much is measured.
@@ -36,27 +36,27 @@ async fn main() {
         true => Effort { rounds: 1, operations: 0.05 },
         false => Effort { rounds: 5, operations: 1.0 },
     };
-    let (mut report, sites) = (Report::default(), Sites::start().await);
+    let (mut report, stores) = (Report::default(), Stores::start().await);
     if is_wanted("ack") {
-        ack::measure(&mut report, effort, &sites).await;
+        ack::measure(&mut report, effort, &stores).await;
     }
     if is_wanted("accept") {
-        accept::measure(&mut report, effort, &sites).await;
+        accept::measure(&mut report, effort, &stores).await;
     }
     if is_wanted("drain") {
-        drain::measure(&mut report, effort, &sites).await;
+        drain::measure(&mut report, effort, &stores).await;
     }
     if is_wanted("pickup") {
-        pickup::measure(&mut report, effort, &sites).await;
+        pickup::measure(&mut report, effort, &stores).await;
     }
     if is_wanted("dequeue") {
-        dequeue::measure(&mut report, effort, &sites).await;
+        dequeue::measure(&mut report, effort, &stores).await;
     }
     if is_wanted("kinds") {
-        dequeue::measure_other_kinds(&mut report, effort, &sites).await;
+        dequeue::measure_other_kinds(&mut report, effort, &stores).await;
     }
     if is_wanted("snapshot") {
-        dequeue::measure_old_snapshot(&mut report, effort, &sites).await;
+        dequeue::measure_old_snapshot(&mut report, effort, &stores).await;
     }
     if is_wanted("slowlog") {
         slowlog::measure(&mut report, effort).await;

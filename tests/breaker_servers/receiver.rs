@@ -18,7 +18,7 @@ use tower_webhook::{Outcome, WebhookEvent, WebhookLayer};
 
 use crate::support::audited::key;
 use crate::support::checker::Ledger;
-use crate::support::rig::Handler;
+use crate::support::handler::Handler;
 use crate::support::servers::redis::RedisServer;
 use crate::support::{Answer, NOW, scheme};
 

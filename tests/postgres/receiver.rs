@@ -15,9 +15,9 @@ use tower_webhook::store::PostgresStore;
 use tower_webhook::testing::{ManualClock, TestSender};
 use tower_webhook::{WebhookEvent, WebhookLayer};
 
-use crate::bed::{Bed, PATIENCE, eventually, key};
+use crate::fixture::{Fixture, PATIENCE, eventually, key};
 use crate::support::checker::Ledger;
-use crate::support::rig::Handler;
+use crate::support::handler::Handler;
 use crate::support::servers::postgres::PostgresServer;
 use crate::support::{Answer, NOW, scheme};
 
@@ -95,8 +95,8 @@ impl Receiver {
     }
 
     /// To look into its table, and change it.
-    pub(crate) fn bed(&self, server: &PostgresServer) -> Bed {
-        Bed { pool: server.pool(), table: "webhook_events".to_owned(), store: self.store.clone() }
+    pub(crate) fn fixture(&self, server: &PostgresServer) -> Fixture {
+        Fixture { pool: server.pool(), table: "webhook_events".to_owned(), store: self.store.clone() }
     }
 
     /// Never lost, never doubled, never let in.

@@ -5,7 +5,7 @@ use std::fmt::Write;
 
 use tower_webhook::store::{ClaimRequest, ClaimToken, PostgresStore, Store, StoreError};
 
-use crate::bed::{PATIENCE, WEEK, key};
+use crate::fixture::{PATIENCE, WEEK, key};
 use crate::receiver::{Receiver, assert_unavailable};
 use crate::support::logs::Logs;
 use crate::support::servers::postgres::{PostgresServer, Settings};

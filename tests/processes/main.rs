@@ -3,10 +3,10 @@
 #[path = "../support/mod.rs"]
 mod support;
 
+mod backend;
 mod inbox;
+mod instances;
 mod killed;
 mod ledger;
 mod pooled;
-mod site;
-mod together;
 mod zombies;

@@ -11,29 +11,29 @@ use tower_webhook::store::{
 };
 use tower_webhook::{EventKey, HandlerError, Outcome, WebhookEvent, WebhookLayer};
 
+use crate::support::controlled::ControlledReceiver;
 use crate::support::faulty::{Fault, Faulty, Verb};
-use crate::support::rig::Rig;
 use crate::support::{Answer, Receiver};
 
 const LEASE: Duration = Duration::from_secs(30);
 const WEEK: Duration = Duration::from_secs(7 * 24 * 3600);
 
-/// A rig whose handler waits, on a store that lends a statement.
-fn rig() -> Rig {
-    rig_of(Dialect::Postgres, |layer| layer)
+/// A receiver whose handler waits, on a store that lends a statement.
+fn receiver() -> ControlledReceiver {
+    receiver_on(Dialect::Postgres, |layer| layer)
 }
 
-fn rig_of(dialect: Dialect, configure: impl Fn(WebhookLayer) -> WebhookLayer) -> Rig {
+fn receiver_on(dialect: Dialect, configure: impl Fn(WebhookLayer) -> WebhookLayer) -> ControlledReceiver {
     let store = Faulty::new(MemoryStore::new()).lends(Enlistment::new(dialect, "UPDATE …"));
-    let rig = Rig::on_faulty(store, configure);
-    rig.handler.hold();
-    rig
+    let receiver = ControlledReceiver::on_faulty(store, configure);
+    receiver.handler.hold();
+    receiver
 }
 
 /// A delivery whose handler has enlisted its completion and does not go on yet.
-async fn enlisted(rig: &Rig) -> (tokio::task::JoinHandle<Answer>, WebhookEvent) {
-    let delivery = rig.spawn("evt_1");
-    let event = rig.handler.started(1).await;
+async fn enlisted(receiver: &ControlledReceiver) -> (tokio::task::JoinHandle<Answer>, WebhookEvent) {
+    let delivery = receiver.spawn("evt_1");
+    let event = receiver.handler.started(1).await;
     event.enlist().await.expect("the store lends a statement");
     (delivery, event)
 }
@@ -45,56 +45,56 @@ async fn commit(store: &MemoryStore, event: &WebhookEvent) {
     assert_eq!(hold.expect("memory does not fail"), Hold::Held);
 }
 
-async fn end(rig: &Rig, delivery: tokio::task::JoinHandle<Answer>, status: u16) -> Answer {
-    rig.handler.answers(status);
-    rig.handler.go();
+async fn end(receiver: &ControlledReceiver, delivery: tokio::task::JoinHandle<Answer>, status: u16) -> Answer {
+    receiver.handler.answers(status);
+    receiver.handler.go();
     delivery.await.expect("no panic")
 }
 
 #[tokio::test(start_paused = true)]
 async fn statement_comes_with_its_parameters() {
-    let rig = rig();
-    let delivery = rig.spawn("evt_1");
-    let event = rig.handler.started(1).await;
+    let receiver = receiver();
+    let delivery = receiver.spawn("evt_1");
+    let event = receiver.handler.started(1).await;
     let enlisted = event.enlist().await.expect("the store lends a statement");
     assert_eq!((enlisted.dialect, enlisted.sql), (Dialect::Postgres, "UPDATE …"));
     assert_eq!((enlisted.key, enlisted.token), (event.key().as_str(), event.token()));
     assert_eq!(enlisted.retention_ms, WEEK.as_millis() as i64);
-    commit(&rig.store.inner, &event).await;
-    assert_eq!(end(&rig, delivery, 200).await.outcome, Some(Outcome::Completed));
+    commit(&receiver.store.inner, &event).await;
+    assert_eq!(end(&receiver, delivery, 200).await.outcome, Some(Outcome::Completed));
 }
 
 #[tokio::test(start_paused = true)]
 async fn committed_completion_stands_whatever_the_handler_answers() {
     for status in [200, 204, 500, 503, 404] {
-        let rig = rig();
-        let (delivery, event) = enlisted(&rig).await;
-        commit(&rig.store.inner, &event).await;
-        let answer = end(&rig, delivery, status).await;
+        let receiver = receiver();
+        let (delivery, event) = enlisted(&receiver).await;
+        commit(&receiver.store.inner, &event).await;
+        let answer = end(&receiver, delivery, status).await;
         assert_eq!((answer.status.as_u16(), answer.outcome), (status, Some(Outcome::Completed)));
-        assert_eq!(rig.deliver("evt_1").await.outcome, Some(Outcome::Duplicate));
-        assert_eq!(rig.handler.runs(), 1);
+        assert_eq!(receiver.deliver("evt_1").await.outcome, Some(Outcome::Duplicate));
+        assert_eq!(receiver.handler.runs(), 1);
     }
 }
 
 #[tokio::test(start_paused = true)]
 async fn success_without_a_commit_is_a_500_and_the_retry_runs() {
-    let rig = rig();
-    let (delivery, _) = enlisted(&rig).await;
-    let answer = end(&rig, delivery, 200).await;
+    let receiver = receiver();
+    let (delivery, _) = enlisted(&receiver).await;
+    let answer = end(&receiver, delivery, 200).await;
     assert_eq!((answer.status, answer.outcome), (StatusCode::INTERNAL_SERVER_ERROR, Some(Outcome::Released)));
-    rig.handler.hold_no_more();
-    assert_eq!(rig.deliver("evt_1").await.outcome, Some(Outcome::Completed));
-    assert_eq!(rig.handler.runs(), 2);
+    receiver.handler.hold_no_more();
+    assert_eq!(receiver.deliver("evt_1").await.outcome, Some(Outcome::Completed));
+    assert_eq!(receiver.handler.runs(), 2);
 }
 
 #[tokio::test(start_paused = true)]
 async fn failure_after_a_rollback_is_passed_on_and_the_retry_runs() {
-    let rig = rig();
-    let (delivery, _) = enlisted(&rig).await;
-    let answer = end(&rig, delivery, 502).await;
+    let receiver = receiver();
+    let (delivery, _) = enlisted(&receiver).await;
+    let answer = end(&receiver, delivery, 502).await;
     assert_eq!((answer.status, answer.outcome), (StatusCode::BAD_GATEWAY, Some(Outcome::Released)));
-    assert_eq!(rig.store.held(), (0, 0));
+    assert_eq!(receiver.store.held(), (0, 0));
 }
 
 /// There is nothing to retry, so nothing is released: the reason is kept.
@@ -113,16 +113,19 @@ async fn permanent_failure_after_a_rollback_completes_as_failed() {
 #[tokio::test(start_paused = true)]
 async fn zombies_answer_is_a_503_and_the_newer_owner_is_left_alone() {
     for status in [200, 500] {
-        let rig = rig();
-        let (delivery, event) = enlisted(&rig).await;
+        let receiver = receiver();
+        let (delivery, event) = enlisted(&receiver).await;
         tokio::time::sleep(2 * LEASE).await;
         let newer = ClaimRequest::new(event.key(), ClaimToken::random(), LEASE);
-        assert!(matches!(rig.store.inner.claim(&newer).await, Ok(Claim::Fresh { .. })), "not renewed once enlisted");
-        let answer = end(&rig, delivery, status).await;
+        assert!(
+            matches!(receiver.store.inner.claim(&newer).await, Ok(Claim::Fresh { .. })),
+            "not renewed once enlisted"
+        );
+        let answer = end(&receiver, delivery, status).await;
         assert_eq!(answer.rejection(), Some(RejectionKind::ClaimLost));
         assert_eq!(answer.status, StatusCode::SERVICE_UNAVAILABLE);
         let done = Completion::succeeded("newer", WEEK);
-        assert_eq!(rig.store.inner.complete(&newer, &done).await.expect("memory does not fail"), Hold::Held);
+        assert_eq!(receiver.store.inner.complete(&newer, &done).await.expect("memory does not fail"), Hold::Held);
     }
 }
 
@@ -130,14 +133,14 @@ async fn zombies_answer_is_a_503_and_the_newer_owner_is_left_alone() {
 #[tokio::test(start_paused = true)]
 async fn store_that_cannot_say_makes_it_a_503() {
     for verb in [Verb::Release, Verb::Complete] {
-        let rig = rig();
-        let (delivery, event) = enlisted(&rig).await;
-        commit(&rig.store.inner, &event).await;
-        rig.store.breaks(verb, Fault::Fail);
-        let answer = end(&rig, delivery, 200).await;
+        let receiver = receiver();
+        let (delivery, event) = enlisted(&receiver).await;
+        commit(&receiver.store.inner, &event).await;
+        receiver.store.breaks(verb, Fault::Fail);
+        let answer = end(&receiver, delivery, 200).await;
         assert_eq!(answer.rejection(), Some(RejectionKind::StoreUnavailable));
-        rig.store.heal(verb);
-        assert_eq!(rig.deliver("evt_1").await.outcome, Some(Outcome::Duplicate), "it was committed");
+        receiver.store.heal(verb);
+        assert_eq!(receiver.deliver("evt_1").await.outcome, Some(Outcome::Duplicate), "it was committed");
     }
 }
 
@@ -145,91 +148,91 @@ async fn store_that_cannot_say_makes_it_a_503() {
 #[tokio::test(start_paused = true)]
 async fn record_that_is_locked_for_a_moment_is_asked_for_again() {
     for (committed, expected) in [(true, Outcome::Completed), (false, Outcome::Released)] {
-        let rig = rig();
-        let (delivery, event) = enlisted(&rig).await;
+        let receiver = receiver();
+        let (delivery, event) = enlisted(&receiver).await;
         if committed {
-            commit(&rig.store.inner, &event).await;
-            rig.store.breaks_times(Verb::Complete, Fault::Locked, 3);
+            commit(&receiver.store.inner, &event).await;
+            receiver.store.breaks_times(Verb::Complete, Fault::Locked, 3);
         }
-        rig.store.breaks_times(Verb::Release, Fault::Locked, 3);
-        assert_eq!(end(&rig, delivery, 200).await.outcome, Some(expected));
+        receiver.store.breaks_times(Verb::Release, Fault::Locked, 3);
+        assert_eq!(end(&receiver, delivery, 200).await.outcome, Some(expected));
     }
 }
 
 /// Not for ever, though.
 #[tokio::test(start_paused = true)]
 async fn record_that_stays_locked_makes_it_a_503() {
-    let rig = rig();
-    let (delivery, _) = enlisted(&rig).await;
-    rig.store.breaks(Verb::Release, Fault::Locked);
-    assert_eq!(end(&rig, delivery, 200).await.rejection(), Some(RejectionKind::StoreUnavailable));
+    let receiver = receiver();
+    let (delivery, _) = enlisted(&receiver).await;
+    receiver.store.breaks(Verb::Release, Fault::Locked);
+    assert_eq!(end(&receiver, delivery, 200).await.rejection(), Some(RejectionKind::StoreUnavailable));
 }
 
 /// A renewal would collide with the transaction's snapshot.
 #[tokio::test(start_paused = true)]
 async fn lease_is_renewed_until_the_completion_is_enlisted() {
-    let rig = rig();
-    let delivery = rig.spawn("evt_1");
-    let event = rig.handler.started(1).await;
+    let receiver = receiver();
+    let delivery = receiver.spawn("evt_1");
+    let event = receiver.handler.started(1).await;
     tokio::time::sleep(3 * LEASE).await;
-    let before = rig.store.calls(Verb::Renew);
+    let before = receiver.store.calls(Verb::Renew);
     assert!(before >= 6, "{before} renewals");
     event.enlist().await.expect("the store lends a statement");
-    let enlisted = rig.store.calls(Verb::Renew);
+    let enlisted = receiver.store.calls(Verb::Renew);
     tokio::time::sleep(3 * LEASE).await;
-    assert_eq!(rig.store.calls(Verb::Renew), enlisted);
-    commit(&rig.store.inner, &event).await;
-    assert_eq!(end(&rig, delivery, 200).await.outcome, Some(Outcome::Completed));
+    assert_eq!(receiver.store.calls(Verb::Renew), enlisted);
+    commit(&receiver.store.inner, &event).await;
+    assert_eq!(end(&receiver, delivery, 200).await.outcome, Some(Outcome::Completed));
 }
 
 /// One that is under way is waited for.
 #[tokio::test(start_paused = true)]
 async fn renewal_under_way_ends_before_the_completion_is_enlisted() {
-    let rig = rig();
-    let delivery = rig.spawn("evt_1");
-    let event = rig.handler.started(1).await;
-    rig.store.breaks(Verb::Renew, Fault::Hang);
-    rig.store.called(Verb::Renew, 1).await;
+    let receiver = receiver();
+    let delivery = receiver.spawn("evt_1");
+    let event = receiver.handler.started(1).await;
+    receiver.store.breaks(Verb::Renew, Fault::Hang);
+    receiver.store.called(Verb::Renew, 1).await;
     let enlisting = tokio::spawn({
         let event = event.clone();
         async move { event.enlist().await.map(|_| ()) }
     });
     tokio::time::sleep(Duration::from_millis(100)).await;
     assert!(!enlisting.is_finished());
-    rig.store.heal(Verb::Renew);
+    receiver.store.heal(Verb::Renew);
     enlisting.await.expect("no panic").expect("enlisted");
-    commit(&rig.store.inner, &event).await;
-    assert_eq!(end(&rig, delivery, 200).await.outcome, Some(Outcome::Completed));
+    commit(&receiver.store.inner, &event).await;
+    assert_eq!(end(&receiver, delivery, 200).await.outcome, Some(Outcome::Completed));
 }
 
 /// On SQLite it waits for the lock that the handler's transaction has: waiting for it would be waiting for oneself.
 #[tokio::test(start_paused = true)]
 async fn renewal_under_way_is_not_waited_for_on_sqlite() {
-    let rig = rig_of(Dialect::Sqlite, WebhookLayer::cancel_on_lost_claim);
-    let delivery = rig.spawn("evt_1");
-    let event = rig.handler.started(1).await;
-    rig.store.breaks(Verb::Renew, Fault::Hang);
-    rig.store.called(Verb::Renew, 1).await;
+    let receiver = receiver_on(Dialect::Sqlite, WebhookLayer::cancel_on_lost_claim);
+    let delivery = receiver.spawn("evt_1");
+    let event = receiver.handler.started(1).await;
+    receiver.store.breaks(Verb::Renew, Fault::Hang);
+    receiver.store.called(Verb::Renew, 1).await;
     let asked = tokio::time::Instant::now();
     event.enlist().await.expect("the store lends a statement");
     assert_eq!(asked.elapsed(), Duration::ZERO);
-    commit(&rig.store.inner, &event).await;
+    commit(&receiver.store.inner, &event).await;
     // It finds the claim completed, and that is not a loss of it.
-    rig.store.heal(Verb::Renew);
+    receiver.store.heal(Verb::Renew);
     tokio::time::sleep(3 * LEASE).await;
     assert!(event.is_held());
-    assert_eq!(rig.store.calls(Verb::Renew), 1, "and there is no other");
-    assert_eq!(end(&rig, delivery, 200).await.outcome, Some(Outcome::Completed));
+    assert_eq!(receiver.store.calls(Verb::Renew), 1, "and there is no other");
+    assert_eq!(end(&receiver, delivery, 200).await.outcome, Some(Outcome::Completed));
 }
 
 #[tokio::test(start_paused = true)]
 async fn duplicates_wait_for_what_the_store_says() {
-    let rig = rig();
-    let (delivery, event) = enlisted(&rig).await;
-    let duplicate = rig.spawn("evt_1");
-    rig.requests.begun(2).await;
-    commit(&rig.store.inner, &event).await;
-    assert_eq!(end(&rig, delivery, 500).await.outcome, Some(Outcome::Completed));
+    let receiver = receiver();
+    let (delivery, event) = enlisted(&receiver).await;
+    let duplicate = receiver.spawn("evt_1");
+    receiver.requests.begun(2).await;
+    commit(&receiver.store.inner, &event).await;
+    assert_eq!(end(&receiver, delivery, 500).await.outcome, Some(Outcome::Completed));
     assert_eq!(duplicate.await.expect("no panic").outcome, Some(Outcome::Duplicate));
 }
 

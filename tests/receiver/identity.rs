@@ -3,8 +3,8 @@
 use std::collections::HashSet;
 use std::time::Duration;
 
+use crate::support::controlled::ControlledReceiver;
 use crate::support::faulty::{Fault, Verb};
-use crate::support::rig::Rig;
 use crate::support::{Answer, Receiver};
 use axum::http::StatusCode;
 use tower_webhook::identity::{IdSource, TypeSource};
@@ -27,20 +27,20 @@ fn topics(layer: WebhookLayer) -> WebhookLayer {
     layer.type_source(TypeSource::header("x-topic").expect("a name"))
 }
 
-/// A rig whose events have no id.
+/// A receiver whose events have no id.
 fn without_ids(layer: WebhookLayer) -> WebhookLayer {
     layer.id_source(json("event_id").or(IdSource::none()))
 }
 
 /// An event without an id, from a task of its own.
-fn spawn(rig: &Rig) -> tokio::task::JoinHandle<Answer> {
-    let (rig, request) = (rig.clone(), rig.sender.deliver(r#"{"type":"ping"}"#).request());
-    tokio::spawn(async move { rig.send(request).await })
+fn spawn(receiver: &ControlledReceiver) -> tokio::task::JoinHandle<Answer> {
+    let (receiver, request) = (receiver.clone(), receiver.sender.deliver(r#"{"type":"ping"}"#).request());
+    tokio::spawn(async move { receiver.send(request).await })
 }
 
-fn assert_store_untouched(rig: &Rig) {
-    assert_eq!(VERBS.map(|verb| rig.store.calls(verb)), [0; 4]);
-    assert!(rig.store.keys().is_empty());
+fn assert_store_untouched(receiver: &ControlledReceiver) {
+    assert_eq!(VERBS.map(|verb| receiver.store.calls(verb)), [0; 4]);
+    assert!(receiver.store.keys().is_empty());
 }
 
 #[tokio::test]
@@ -82,9 +82,9 @@ async fn event_is_authenticated_only_where_the_whole_chain_is() {
         (json("id").or(header("x-id")), false),
         (header("x-id").or(json("id")), false),
     ] {
-        let rig = Rig::configured(|layer| layer.id_source(source));
-        rig.deliver("evt_1").await;
-        assert_eq!(rig.handler.started(1).await.id_is_authenticated(), authenticated);
+        let receiver = ControlledReceiver::configured(|layer| layer.id_source(source));
+        receiver.deliver("evt_1").await;
+        assert_eq!(receiver.handler.started(1).await.id_is_authenticated(), authenticated);
     }
 }
 
@@ -106,66 +106,66 @@ async fn topics_with_the_same_id_or_the_same_bytes_are_two_events() {
 
 #[tokio::test]
 async fn typed_id_is_what_the_handler_sees() {
-    let rig = Rig::configured(|layer| topics(layer).id_source(json("id").with_type()));
-    rig.send(rig.event("evt_1").header("x-topic", "orders/paid").request()).await;
-    rig.deliver("evt_1").await;
-    assert_eq!(rig.handler.started(1).await.id(), "11:orders/paid:evt_1");
-    assert_eq!(rig.handler.started(2).await.id(), "0::evt_1", "an absent type is the empty one");
+    let receiver = ControlledReceiver::configured(|layer| topics(layer).id_source(json("id").with_type()));
+    receiver.send(receiver.event("evt_1").header("x-topic", "orders/paid").request()).await;
+    receiver.deliver("evt_1").await;
+    assert_eq!(receiver.handler.started(1).await.id(), "11:orders/paid:evt_1");
+    assert_eq!(receiver.handler.started(2).await.id(), "0::evt_1", "an absent type is the empty one");
 }
 
 #[tokio::test]
 async fn types_are_tried_in_order() {
     let types = || TypeSource::json("kind").expect("a path").or(TypeSource::header("x-topic").expect("a name"));
-    let rig = Rig::configured(|layer| layer.type_source(types()));
+    let receiver = ControlledReceiver::configured(|layer| layer.type_source(types()));
     for (n, body, event_type) in [
         (1, r#"{"id":"1","kind":"paid"}"#, Some("paid")),
         (2, r#"{"id":"2"}"#, Some("topic")),
         (3, r#"{"id":"3","kind":9}"#, Some("topic")),
     ] {
-        rig.send(rig.sender.deliver(body).header("x-topic", "topic").request()).await;
-        assert_eq!(rig.handler.started(n).await.event_type(), event_type, "{body}");
+        receiver.send(receiver.sender.deliver(body).header("x-topic", "topic").request()).await;
+        assert_eq!(receiver.handler.started(n).await.event_type(), event_type, "{body}");
     }
-    rig.send(rig.sender.deliver(r#"{"id":"4"}"#).request()).await;
-    assert_eq!(rig.handler.started(4).await.event_type(), None);
+    receiver.send(receiver.sender.deliver(r#"{"id":"4"}"#).request()).await;
+    assert_eq!(receiver.handler.started(4).await.event_type(), None);
 }
 
 #[tokio::test]
 async fn event_without_an_id_runs_at_every_delivery_and_is_not_stored() {
-    let rig = Rig::configured(without_ids);
+    let receiver = ControlledReceiver::configured(without_ids);
     for status in [200, 200, 500, 200] {
-        rig.handler.answers(status);
-        assert_eq!(spawn(&rig).await.expect("no panic").status, status);
+        receiver.handler.answers(status);
+        assert_eq!(spawn(&receiver).await.expect("no panic").status, status);
     }
     let mut ids = HashSet::new();
     for run in 1..=4 {
-        let event = rig.handler.started(run).await;
+        let event = receiver.handler.started(run).await;
         assert!(!event.is_deduplicated() && !event.id_is_authenticated());
         assert_eq!((event.event_type(), event.attempt(), event.endpoint()), (Some("ping"), None, "/webhooks"));
         assert!(ids.insert(event.id().to_owned()), "made up anew each time");
     }
-    assert_store_untouched(&rig);
+    assert_store_untouched(&receiver);
 }
 
 #[tokio::test]
 async fn events_with_and_without_an_id_share_a_route() {
-    let rig = Rig::configured(without_ids);
-    let with_id = || rig.sender.deliver(r#"{"event_id":"evt_1"}"#).request();
-    assert_eq!(rig.send(with_id()).await.outcome, Some(Outcome::Completed));
-    assert_eq!(spawn(&rig).await.expect("no panic").outcome, Some(Outcome::Completed));
-    assert_eq!(rig.send(with_id()).await.outcome, Some(Outcome::Duplicate));
-    assert!(rig.handler.started(1).await.is_deduplicated());
-    assert_eq!(rig.store.keys(), [Rig::key("evt_1").as_str().to_owned()].into());
+    let receiver = ControlledReceiver::configured(without_ids);
+    let with_id = || receiver.sender.deliver(r#"{"event_id":"evt_1"}"#).request();
+    assert_eq!(receiver.send(with_id()).await.outcome, Some(Outcome::Completed));
+    assert_eq!(spawn(&receiver).await.expect("no panic").outcome, Some(Outcome::Completed));
+    assert_eq!(receiver.send(with_id()).await.outcome, Some(Outcome::Duplicate));
+    assert!(receiver.handler.started(1).await.is_deduplicated());
+    assert_eq!(receiver.store.keys(), [ControlledReceiver::key("evt_1").as_str().to_owned()].into());
 }
 
 #[tokio::test]
 async fn event_without_an_id_needs_no_store() {
-    let rig = Rig::configured(without_ids);
+    let receiver = ControlledReceiver::configured(without_ids);
     for verb in VERBS {
-        rig.store.breaks(verb, Fault::Fail);
+        receiver.store.breaks(verb, Fault::Fail);
     }
-    assert_eq!(spawn(&rig).await.expect("no panic").outcome, Some(Outcome::Completed));
-    rig.handler.answers(500);
-    assert_eq!(spawn(&rig).await.expect("no panic").outcome, Some(Outcome::Released));
+    assert_eq!(spawn(&receiver).await.expect("no panic").outcome, Some(Outcome::Completed));
+    receiver.handler.answers(500);
+    assert_eq!(spawn(&receiver).await.expect("no panic").outcome, Some(Outcome::Released));
 }
 
 async fn panicking(_: WebhookEvent) {
@@ -184,48 +184,49 @@ async fn panic_over_an_event_without_an_id_is_a_500() {
 
 #[tokio::test(start_paused = true)]
 async fn events_without_an_id_are_admitted_and_drained_like_others() {
-    let rig = Rig::configured(|layer| without_ids(layer).max_running(1).expect("a limit"));
-    rig.handler.hold();
-    let running = spawn(&rig);
-    rig.handler.started(1).await;
-    assert_eq!(spawn(&rig).await.expect("no panic").rejection(), Some(RejectionKind::Busy));
-    let drained = rig.layer.drain_handle().drain(LEASE).await;
+    let receiver = ControlledReceiver::configured(|layer| without_ids(layer).max_running(1).expect("a limit"));
+    receiver.handler.hold();
+    let running = spawn(&receiver);
+    receiver.handler.started(1).await;
+    assert_eq!(spawn(&receiver).await.expect("no panic").rejection(), Some(RejectionKind::Busy));
+    let drained = receiver.layer.drain_handle().drain(LEASE).await;
     assert_eq!(drained.dropped, 1, "waited for, and dropped at the deadline");
     assert_eq!(running.await.expect("no panic").rejection(), Some(RejectionKind::Draining));
-    assert_eq!(spawn(&rig).await.expect("no panic").rejection(), Some(RejectionKind::Draining));
-    assert_store_untouched(&rig);
+    assert_eq!(spawn(&receiver).await.expect("no panic").rejection(), Some(RejectionKind::Draining));
+    assert_store_untouched(&receiver);
 }
 
 #[tokio::test(start_paused = true)]
 async fn event_without_an_id_outlives_its_lease() {
-    let rig = Rig::held(without_ids);
-    let running = spawn(&rig);
-    let event = rig.handler.started(1).await;
+    let receiver = ControlledReceiver::held(without_ids);
+    let running = spawn(&receiver);
+    let event = receiver.handler.started(1).await;
     tokio::time::sleep(10 * LEASE).await;
     assert!(event.is_held(), "nobody can take it over");
-    rig.handler.go();
+    receiver.handler.go();
     assert_eq!(running.await.expect("no panic").outcome, Some(Outcome::Completed));
-    assert_store_untouched(&rig);
+    assert_store_untouched(&receiver);
 }
 
 #[tokio::test]
 async fn sender_that_hangs_up_leaves_an_event_without_an_id_running() {
     for (detaches, finished) in [(true, 1), (false, 0)] {
-        let rig =
-            Rig::held(|layer| if detaches { without_ids(layer) } else { without_ids(layer).cancel_on_disconnect() });
-        let delivery = spawn(&rig);
-        rig.handler.started(1).await;
+        let receiver = ControlledReceiver::held(|layer| {
+            if detaches { without_ids(layer) } else { without_ids(layer).cancel_on_disconnect() }
+        });
+        let delivery = spawn(&receiver);
+        receiver.handler.started(1).await;
         delivery.abort();
-        rig.requests.dropped(1).await;
-        rig.handler.go();
+        receiver.requests.dropped(1).await;
+        receiver.handler.go();
         if detaches {
-            rig.handler.finished(1).await;
+            receiver.handler.finished(1).await;
         } else {
-            rig.handler.dropped(1).await;
+            receiver.handler.dropped(1).await;
         }
-        assert_eq!(rig.handler.dropped_so_far(), 1 - finished);
-        assert_eq!(rig.layer.drain_handle().drain(LEASE).await.dropped, 0, "settled, one way or the other");
-        assert_store_untouched(&rig);
+        assert_eq!(receiver.handler.dropped_so_far(), 1 - finished);
+        assert_eq!(receiver.layer.drain_handle().drain(LEASE).await.dropped, 0, "settled, one way or the other");
+        assert_store_untouched(&receiver);
     }
 }
 

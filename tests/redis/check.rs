@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use tower_webhook::store::{RedisStore, StoreErrorKind};
 
-use crate::harness::{PATIENT, cluster_pool, pool, pool_of, store};
+use crate::fixture::{PATIENT, cluster_pool, pool, pool_of, store};
 use crate::old_server::OldServer;
 use crate::support::logs::Logs;
 use crate::support::servers::redis::{RedisCluster, RedisServer};

@@ -14,7 +14,7 @@ use tokio::sync::watch;
 use tower_webhook::store::{Claim, ClaimRequest, ClaimToken, Hold, RedisStore, Store, StoreErrorKind};
 use tower_webhook::{EventKey, Outcome};
 
-use crate::harness::{PATIENT, pool, pool_of, store};
+use crate::fixture::{PATIENT, pool, pool_of, store};
 use crate::receiver::{Receiver, assert_unavailable, key};
 use crate::support::servers::redis::RedisServer;
 

@@ -5,23 +5,23 @@
 #[path = "../support/mod.rs"]
 mod support;
 
-mod breaks;
+mod acl;
+mod broken_connections;
 mod builders;
 mod check;
 mod cluster;
 mod conformance;
 mod connections;
-mod full;
-mod harness;
+mod fixture;
 mod inbox;
+mod instances;
 mod old_server;
+mod out_of_memory;
 mod outage;
 mod receiver;
 mod refusals;
 mod replication;
 mod restart;
-mod rights;
 mod secrecy;
 mod sentinel;
-mod together;
-mod values;
+mod stored_values;

@@ -8,7 +8,7 @@ use std::time::Duration;
 use tower_webhook::store::redis::RedisPool;
 use tower_webhook::store::{ClaimRequest, ClaimToken, RedisStore, Store, StoreErrorKind};
 
-use crate::harness::{PATIENT, pool, store};
+use crate::fixture::{PATIENT, pool, store};
 use crate::support::audited::Audited;
 pub(crate) use crate::support::audited::{assert_unavailable, eventually, key};
 use crate::support::checker::Ledger;

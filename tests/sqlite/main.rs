@@ -4,25 +4,25 @@
 #[path = "../support/mod.rs"]
 mod support;
 
-mod bed;
 mod bodies;
+mod cancelled_calls;
 mod clocks;
 mod conformance;
 mod contention;
 mod deliveries;
-mod desk;
 mod disks;
 mod enlisting;
+mod fixture;
 mod inbox;
-mod kept;
+mod inbox_fixture;
 mod killed;
 mod kinds;
-mod leaving;
-mod lines;
 mod locks;
+mod ordering;
 mod processes;
+mod queue;
+mod retention;
 mod rows;
-mod site;
 mod unreadable;
 mod upgrading;
 mod workers;

@@ -15,7 +15,7 @@ use tower_webhook::testing::{ManualClock, TestSender};
 use tower_webhook::{EventKey, WebhookEvent, WebhookLayer};
 
 use super::checker::Ledger;
-use super::rig::Handler;
+use super::handler::Handler;
 use super::{Answer, NOW, scheme};
 
 /// Longer than anything takes; what never comes fails the test then.

@@ -6,8 +6,8 @@ use tokio::task::JoinSet;
 use tower_webhook::queue::{Filter, Queue, StoredRequest};
 use tower_webhook::store::{Claim, ClaimRequest, ClaimToken, RedisStore, StoreErrorKind};
 
-use super::site::{LEASE, PREFIX, accept, lease, listed, now, store_on};
-use crate::harness::pool_of;
+use super::fixture::{LEASE, PREFIX, accept, lease, listed, now, store_on};
+use crate::fixture::pool_of;
 use crate::receiver::{eventually, key};
 use crate::support::servers::redis::RedisServer;
 

@@ -6,7 +6,7 @@ use std::time::Duration;
 use tower_webhook::queue::{LeaseRequest, Queue};
 use tower_webhook::store::{Claim, Completion, Hold, RedisStore, Store, StoreError};
 
-use super::site::{LEASE, PREFIX, RETENTION, accept, accept_all, ids, lease};
+use super::fixture::{LEASE, PREFIX, RETENTION, accept, accept_all, ids, lease};
 use crate::receiver::{eventually, key};
 use crate::sentinel;
 use crate::support::servers::redis::RedisServer;

@@ -1,17 +1,17 @@
 //! The store as an inbox.
 
 mod batches;
-mod bounds;
 mod conformance;
 mod durability;
 mod failover;
-mod full;
-mod keys;
+pub(crate) mod fixture;
 mod kinds;
-mod late;
+mod late_replies;
+mod out_of_memory;
 mod random;
 mod recovery;
-pub(crate) mod site;
-mod traces;
+mod repair;
+mod script_costs;
+mod stored_keys;
 mod waking;
 mod workers;

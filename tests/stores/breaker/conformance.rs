@@ -7,7 +7,7 @@ use tower_webhook::store::{Claim, ClaimRequest, Ending, Hold, MemoryStore, Store
 use tower_webhook::testing::ManualClock;
 use tower_webhook::testing::conformance::{self, Harness};
 
-use super::bench::Event;
+use super::fixture::Event;
 use crate::support::checker::asked_seed;
 
 struct Closed {

@@ -7,16 +7,16 @@ use tower_webhook::rejection::RejectionKind;
 use tower_webhook::store::{ClaimRequest, Completion, Dialect, Enlistment, Hold, MemoryStore, Store};
 use tower_webhook::{Outcome, WebhookEvent};
 
-use super::bench::{Bench, COOL_DOWN, LEASE, RETENTION};
+use super::fixture::{COOL_DOWN, Fixture, LEASE, RETENTION};
 use crate::support::Answer;
+use crate::support::controlled::ControlledReceiver;
 use crate::support::faulty::{Fault, Faulty, Verb, soon};
-use crate::support::rig::Rig;
 
 /// A delivery that was the probe of an outage, and whose claim is the fallback's: its handler has enlisted the completion and
 /// does not go on yet.
 struct Enlisted {
-    bench: Bench,
-    rig: Rig,
+    fixture: Fixture,
+    receiver: ControlledReceiver,
     event: WebhookEvent,
     delivery: JoinHandle<Answer>,
 }
@@ -24,30 +24,30 @@ struct Enlisted {
 impl Enlisted {
     async fn after(fault: Fault) -> Self {
         let store = Faulty::new(MemoryStore::new()).lends(Enlistment::new(Dialect::Postgres, "UPDATE …"));
-        let bench = Bench::around(store, |builder| builder.fallback_may_double(10));
-        let rig = Rig::behind(bench.breaker.clone(), bench.store.clone(), |layer| layer);
-        rig.handler.hold();
-        bench.outage().await;
-        bench.heal_all();
-        bench.store.breaks(Verb::Claim, fault);
+        let fixture = Fixture::around(store, |builder| builder.fallback_may_double(10));
+        let receiver = ControlledReceiver::behind(fixture.breaker.clone(), fixture.store.clone(), |layer| layer);
+        receiver.handler.hold();
+        fixture.outage().await;
+        fixture.heal_all();
+        fixture.store.breaks(Verb::Claim, fault);
         tokio::time::sleep(COOL_DOWN).await;
-        let delivery = rig.spawn("evt_1");
-        let event = rig.handler.started(1).await;
-        assert_eq!(bench.breaker.stats().fallback_claims, 1);
+        let delivery = receiver.spawn("evt_1");
+        let event = receiver.handler.started(1).await;
+        assert_eq!(fixture.breaker.stats().fallback_claims, 1);
         event.enlist().await.expect("the store lends a statement");
-        Self { bench, rig, event, delivery }
+        Self { fixture, receiver, event, delivery }
     }
 
     /// What the transaction does to the row when it is committed.
     async fn commit(&self) {
         let claim = ClaimRequest::new(self.event.key(), self.event.token(), LEASE);
         let committed = Completion::succeeded("by the transaction", RETENTION);
-        assert_eq!(self.bench.store.inner.complete(&claim, &committed).await.ok(), Some(Hold::Held));
+        assert_eq!(self.fixture.store.inner.complete(&claim, &committed).await.ok(), Some(Hold::Held));
     }
 
     async fn ends(&mut self, status: u16) -> Answer {
-        self.rig.handler.answers(status);
-        self.rig.handler.go();
+        self.receiver.handler.answers(status);
+        self.receiver.handler.go();
         soon(&mut self.delivery).await.expect("no panic")
     }
 }
@@ -60,9 +60,9 @@ async fn committed_transaction_of_a_claim_in_doubt_is_completed() {
         enlisted.commit().await;
         let answer = enlisted.ends(status).await;
         assert_eq!((answer.status.as_u16(), answer.outcome), (status, Some(Outcome::Completed)), "{fault:?}");
-        enlisted.bench.recovery().await;
-        assert_eq!(enlisted.rig.deliver("evt_1").await.outcome, Some(Outcome::Duplicate), "{fault:?}");
-        assert_eq!((enlisted.rig.handler.runs(), enlisted.bench.conflicts().len()), (1, 0), "{fault:?}");
+        enlisted.fixture.recovery().await;
+        assert_eq!(enlisted.receiver.deliver("evt_1").await.outcome, Some(Outcome::Duplicate), "{fault:?}");
+        assert_eq!((enlisted.receiver.handler.runs(), enlisted.fixture.conflicts().len()), (1, 0), "{fault:?}");
     }
 }
 
@@ -71,7 +71,7 @@ async fn rolled_back_transaction_of_a_claim_in_doubt_leaves_no_claim_behind() {
     let mut enlisted = Enlisted::after(Fault::HoldReply).await;
     let answer = enlisted.ends(200).await;
     assert_eq!((answer.status, answer.outcome), (StatusCode::INTERNAL_SERVER_ERROR, Some(Outcome::Released)));
-    assert_eq!(enlisted.bench.store.held(), (0, 0), "the retry need not wait for the lease");
+    assert_eq!(enlisted.fixture.store.held(), (0, 0), "the retry need not wait for the lease");
 }
 
 /// There is no row, and so nothing can have been committed.
@@ -81,9 +81,13 @@ async fn claim_that_never_reached_the_store_is_not_taken_for_committed() {
         let mut enlisted = Enlisted::after(fault).await;
         let answer = enlisted.ends(200).await;
         assert!(!answer.status.is_success(), "{fault:?}: {answer:?}");
-        enlisted.bench.recovery().await;
-        enlisted.rig.handler.hold_no_more();
-        assert_eq!(enlisted.rig.deliver("evt_1").await.outcome, Some(Outcome::Completed), "{fault:?}: the retry runs");
+        enlisted.fixture.recovery().await;
+        enlisted.receiver.handler.hold_no_more();
+        assert_eq!(
+            enlisted.receiver.deliver("evt_1").await.outcome,
+            Some(Outcome::Completed),
+            "{fault:?}: the retry runs"
+        );
     }
 }
 
@@ -91,7 +95,7 @@ async fn claim_that_never_reached_the_store_is_not_taken_for_committed() {
 #[tokio::test(start_paused = true)]
 async fn transaction_that_still_holds_its_row_is_a_503() {
     let mut enlisted = Enlisted::after(Fault::LoseReply).await;
-    enlisted.bench.store.breaks(Verb::Release, Fault::Locked);
+    enlisted.fixture.store.breaks(Verb::Release, Fault::Locked);
     assert_eq!(enlisted.ends(200).await.rejection(), Some(RejectionKind::StoreUnavailable));
 }
 
@@ -100,9 +104,9 @@ async fn transaction_that_still_holds_its_row_is_a_503() {
 async fn committed_transaction_is_found_by_the_retry() {
     let mut enlisted = Enlisted::after(Fault::LoseReply).await;
     enlisted.commit().await;
-    enlisted.bench.breaks_all(Fault::Hang);
+    enlisted.fixture.breaks_all(Fault::Hang);
     assert_eq!(enlisted.ends(200).await.status, StatusCode::INTERNAL_SERVER_ERROR);
-    enlisted.bench.recovery().await;
-    assert_eq!(enlisted.rig.deliver("evt_1").await.outcome, Some(Outcome::Duplicate));
-    assert_eq!(enlisted.rig.handler.runs(), 1);
+    enlisted.fixture.recovery().await;
+    assert_eq!(enlisted.receiver.deliver("evt_1").await.outcome, Some(Outcome::Duplicate));
+    assert_eq!(enlisted.receiver.handler.runs(), 1);
 }

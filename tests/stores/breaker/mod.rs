@@ -3,11 +3,11 @@
 //! The rows in the comments number the faults. `FAULTS_SEED=<number> cargo test --test stores breaker::random` plays one more
 //! random scenario.
 
-mod bench;
 mod circuit;
 mod conformance;
 mod enlisting;
 mod fallback;
+mod fixture;
 mod random;
 mod reconciling;
 mod settling;

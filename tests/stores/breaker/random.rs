@@ -16,7 +16,7 @@ use tower_webhook::store::{Completion, MemoryStore, Store};
 use tower_webhook::testing::TestSender;
 use tower_webhook::{EventKey, WebhookEvent, WebhookLayer};
 
-use super::bench::{Bench, Event, FRESH, claim};
+use super::fixture::{Event, FRESH, Fixture, claim};
 use crate::support::checker::{Dice, Ledger, asked_seed};
 use crate::support::faulty::{Fault, Faulty, Verb};
 use crate::support::scheme;
@@ -48,7 +48,7 @@ struct Instance {
     name: &'static str,
     dice: Dice,
     ledger: Ledger,
-    bench: Bench,
+    fixture: Fixture,
     layer: WebhookLayer,
     app: Router,
     /// From here on every handler succeeds.
@@ -66,11 +66,11 @@ struct Pace {
 impl Instance {
     fn new(name: &'static str, seed: u64, memory: MemoryStore, ledger: &Ledger, pace: Pace) -> Self {
         let (dice, calm) = (Dice::new(seed).part(name), Arc::new(AtomicBool::new(false)));
-        let bench = Bench::around(Faulty::new(memory), |builder| match seed % 5 {
+        let fixture = Fixture::around(Faulty::new(memory), |builder| match seed % 5 {
             0 if name == ALONE => builder,
             _ => builder.fallback_may_double(EVENTS as usize),
         });
-        let layer = WebhookLayer::new(scheme(), bench.breaker.clone()).endpoint("random").expect("a name");
+        let layer = WebhookLayer::new(scheme(), fixture.breaker.clone()).endpoint("random").expect("a name");
         let (fate, record, calmed, runs) = (dice.clone(), ledger.clone(), calm.clone(), Runs::default());
         let handler = move |event: WebhookEvent| async move {
             let mut fate = fate.part(&format!("{} run {}", event.id(), count(&runs, event.id())));
@@ -84,7 +84,7 @@ impl Instance {
             StatusCode::OK
         };
         let app = Router::new().route("/webhooks", post(handler)).layer(layer.clone());
-        Self { name, dice, ledger: ledger.clone(), bench, layer, app, calm, pace }
+        Self { name, dice, ledger: ledger.clone(), fixture, layer, app, calm, pace }
     }
 
     fn request(&self, id: &str) -> Request<Body> {
@@ -125,12 +125,12 @@ impl Instance {
             match dice.below(4) {
                 0 => {
                     let verb = [Verb::Claim, Verb::Complete, Verb::Release][dice.below(3) as usize];
-                    self.bench.store.breaks(verb, fault);
+                    self.fixture.store.breaks(verb, fault);
                 }
-                _ => self.bench.breaks_all(fault),
+                _ => self.fixture.breaks_all(fault),
             }
             tokio::time::sleep(part(self.pace.outage, &mut dice)).await;
-            self.bench.heal_all();
+            self.fixture.heal_all();
         }
     }
 
@@ -159,7 +159,7 @@ impl Instance {
             }
         }
         assert_eq!(self.layer.drain_handle().drain(GRACE).await.dropped, 0, "{scenario}");
-        self.bench.reconciled().await;
+        self.fixture.reconciled().await;
     }
 }
 
@@ -190,10 +190,14 @@ async fn invariants_hold_on_one_instance() {
         let ledger = Ledger::default();
         let instance = Instance::new(ALONE, seed, MemoryStore::new(), &ledger, pace);
         play(std::slice::from_ref(&instance), &scenario).await;
-        ledger.check(&instance.bench.store, &scenario);
-        assert_eq!(instance.bench.store.held(), (0, EVENTS as usize), "{scenario}: all done, and nothing left running");
-        assert_eq!(instance.bench.conflicts(), [], "{scenario}: there is nobody to be in conflict with");
-        fallback_claims += instance.bench.breaker.stats().fallback_claims;
+        ledger.check(&instance.fixture.store, &scenario);
+        assert_eq!(
+            instance.fixture.store.held(),
+            (0, EVENTS as usize),
+            "{scenario}: all done, and nothing left running"
+        );
+        assert_eq!(instance.fixture.conflicts(), [], "{scenario}: there is nobody to be in conflict with");
+        fallback_claims += instance.fixture.breaker.stats().fallback_claims;
     }
     assert!(fallback_claims > 100, "{fallback_claims}: the fallback was put to use");
 }
@@ -212,7 +216,7 @@ async fn row_41_every_double_is_a_conflict_and_every_conflict_a_double() {
         play(&instances, &scenario).await;
         let mut doubled = ledger.doubled();
         doubles += doubled.len();
-        for conflict in instances.iter().flat_map(|instance| instance.bench.conflicts()) {
+        for conflict in instances.iter().flat_map(|instance| instance.fixture.conflicts()) {
             assert!(doubled.remove(conflict.key.id()), "{scenario}: {conflict:?}");
         }
         assert!(doubled.is_empty(), "{scenario}: {doubled:?} took effect twice, and nobody was told");
@@ -224,10 +228,10 @@ async fn row_41_every_double_is_a_conflict_and_every_conflict_a_double() {
 /// On real threads, with a store that comes and goes between any two polls: of all who claim an event at once, one gets it.
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn one_winner_per_event_while_the_circuit_flaps() {
-    let bench = Bench::around(Faulty::new(MemoryStore::new()), |builder| {
+    let fixture = Fixture::around(Faulty::new(MemoryStore::new()), |builder| {
         builder.failures(1).cool_down(Duration::ZERO, Duration::from_micros(100)).fallback_may_double(10_000)
     });
-    let (flapping, flaps) = (Arc::new(AtomicBool::new(true)), bench.clone());
+    let (flapping, flaps) = (Arc::new(AtomicBool::new(true)), fixture.clone());
     let flapper = {
         let flapping = flapping.clone();
         tokio::spawn(async move {
@@ -244,11 +248,11 @@ async fn one_winner_per_event_while_the_circuit_flaps() {
         let event = Event::new(&format!("evt_{number}"));
         let mut claimants = JoinSet::new();
         for _ in 0..16 {
-            let (bench, mine) = (bench.clone(), event.again());
+            let (fixture, mine) = (fixture.clone(), event.again());
             claimants.spawn(async move {
-                let won = claim(&bench.breaker, &mine).await == Ok(FRESH);
+                let won = claim(&fixture.breaker, &mine).await == Ok(FRESH);
                 if won && number % 2 == 0 {
-                    let _ = bench.breaker.complete(&mine.request(), &Completion::succeeded("200", GRACE)).await;
+                    let _ = fixture.breaker.complete(&mine.request(), &Completion::succeeded("200", GRACE)).await;
                 }
                 won
             });
@@ -258,6 +262,6 @@ async fn one_winner_per_event_while_the_circuit_flaps() {
     }
     flapping.store(false, Ordering::SeqCst);
     flapper.await.expect("no panic");
-    let claims = bench.breaker.stats().fallback_claims;
+    let claims = fixture.breaker.stats().fallback_claims;
     assert!((10..490).contains(&claims), "{claims}: both sides decided");
 }

@@ -11,94 +11,98 @@ use tower_webhook::store::{
     StoreFuture,
 };
 
-use super::bench::{Bench, COMPLETED, COOL_DOWN, Event, FRESH, LEASE, RETENTION, claim};
+use super::fixture::{COMPLETED, COOL_DOWN, Event, FRESH, Fixture, LEASE, RETENTION, claim};
 use crate::support::faulty::{Fault, Faulty, Verb, soon};
 use crate::support::logs::Logs;
 
 /// `event` is completed on the fallback.
-async fn complete_locally(bench: &Bench, event: &Event) {
-    bench.claims(event, FRESH).await;
-    bench.completes(event, Hold::Held).await;
+async fn complete_locally(fixture: &Fixture, event: &Event) {
+    fixture.claims(event, FRESH).await;
+    fixture.completes(event, Hold::Held).await;
 }
 
 /// `event` is claimed by another instance, which has the store.
-async fn claim_elsewhere(bench: &Bench, event: &Event) -> Event {
+async fn claim_elsewhere(fixture: &Fixture, event: &Event) -> Event {
     let other = event.again();
-    assert_eq!(claim(&bench.store.inner, &other).await, Ok(FRESH));
+    assert_eq!(claim(&fixture.store.inner, &other).await, Ok(FRESH));
     other
 }
 
-async fn complete_elsewhere(bench: &Bench, other: &Event) {
+async fn complete_elsewhere(fixture: &Fixture, other: &Event) {
     let done = Completion::failed("no such account", RETENTION);
-    assert_eq!(bench.store.inner.complete(&other.request(), &done).await.ok(), Some(Hold::Held));
+    assert_eq!(fixture.store.inner.complete(&other.request(), &done).await.ok(), Some(Hold::Held));
 }
 
 #[tokio::test(start_paused = true)]
 async fn row_42_event_that_was_done_elsewhere_is_not_overwritten() {
     let (logs, _guard) = Logs::capture();
-    let bench = Bench::with_fallback();
-    bench.outage().await;
+    let fixture = Fixture::with_fallback();
+    fixture.outage().await;
     let (event, plain) = (Event::new("evt_1"), Event::new("evt_2"));
-    complete_locally(&bench, &event).await;
-    complete_locally(&bench, &plain).await;
-    let other = claim_elsewhere(&bench, &event).await;
-    complete_elsewhere(&bench, &other).await;
-    bench.heal_all();
-    bench.reconciled().await;
-    let conflicts = bench.conflicts();
+    complete_locally(&fixture, &event).await;
+    complete_locally(&fixture, &plain).await;
+    let other = claim_elsewhere(&fixture, &event).await;
+    complete_elsewhere(&fixture, &other).await;
+    fixture.heal_all();
+    fixture.reconciled().await;
+    let conflicts = fixture.conflicts();
     assert_eq!(conflicts.len(), 1, "{conflicts:?}");
     assert_eq!(
         (&conflicts[0].key, conflicts[0].token, conflicts[0].found),
         (&event.key, event.token, FoundInStore::Completed)
     );
     assert_eq!(logs.count(&event.token.to_string()), 1, "logged, under its token");
-    let failure = bench.store.inner.failure(&event.key);
+    let failure = fixture.store.inner.failure(&event.key);
     assert_eq!(failure.as_deref(), Some("no such account"), "what the other one wrote");
-    bench.claims(&event.again(), COMPLETED).await;
-    assert_eq!((bench.inside(&plain).await, bench.store.held()), (COMPLETED, (0, 2)));
+    fixture.claims(&event.again(), COMPLETED).await;
+    assert_eq!((fixture.inside(&plain).await, fixture.store.held()), (COMPLETED, (0, 2)));
 }
 
 /// Somebody else's claim may be one that nobody settles, so the journal waits for its end; and all the while the event
 /// is completed to whoever asks here.
 #[tokio::test(start_paused = true)]
 async fn claim_elsewhere_that_ends_by_itself_is_no_conflict() {
-    let bench = Bench::with_fallback();
-    bench.outage().await;
+    let fixture = Fixture::with_fallback();
+    fixture.outage().await;
     let event = Event::new("evt_1");
-    complete_locally(&bench, &event).await;
-    claim_elsewhere(&bench, &event).await;
-    bench.recovery().await;
+    complete_locally(&fixture, &event).await;
+    claim_elsewhere(&fixture, &event).await;
+    fixture.recovery().await;
     for _ in 0..10 {
-        bench.claims(&event.again(), COMPLETED).await;
-        assert_eq!(bench.breaker.stats().unreconciled, 1);
+        fixture.claims(&event.again(), COMPLETED).await;
+        assert_eq!(fixture.breaker.stats().unreconciled, 1);
         tokio::time::sleep(LEASE / 20).await;
     }
-    bench.reconciled().await;
-    assert_eq!((bench.conflicts().len(), bench.store.held()), (0, (0, 1)));
+    fixture.reconciled().await;
+    assert_eq!((fixture.conflicts().len(), fixture.store.held()), (0, (0, 1)));
 }
 
 #[tokio::test(start_paused = true)]
 async fn claim_elsewhere_that_is_renewed_is_a_conflict_and_told_once() {
     for completes in [true, false] {
-        let bench = Bench::with_fallback();
-        bench.outage().await;
+        let fixture = Fixture::with_fallback();
+        fixture.outage().await;
         let event = Event::new("evt_1");
-        complete_locally(&bench, &event).await;
-        let other = claim_elsewhere(&bench, &event).await;
-        bench.recovery().await;
+        complete_locally(&fixture, &event).await;
+        let other = claim_elsewhere(&fixture, &event).await;
+        fixture.recovery().await;
         for _ in 0..10 {
             tokio::time::sleep(LEASE / 3).await;
-            assert_eq!(bench.store.inner.renew(&other.request()).await.ok(), Some(Hold::Held), "left to its holder");
-            bench.claims(&event.again(), COMPLETED).await;
+            assert_eq!(fixture.store.inner.renew(&other.request()).await.ok(), Some(Hold::Held), "left to its holder");
+            fixture.claims(&event.again(), COMPLETED).await;
         }
-        let found: Vec<_> = bench.conflicts().iter().map(|conflict| conflict.found).collect();
+        let found: Vec<_> = fixture.conflicts().iter().map(|conflict| conflict.found).collect();
         assert_eq!(found, [FoundInStore::InFlight]);
         match completes {
-            true => complete_elsewhere(&bench, &other).await,
-            false => assert!(bench.store.inner.release(&other.key, other.token).await.is_ok()),
+            true => complete_elsewhere(&fixture, &other).await,
+            false => assert!(fixture.store.inner.release(&other.key, other.token).await.is_ok()),
         }
-        bench.reconciled().await;
-        assert_eq!((bench.conflicts().len(), bench.store.held()), (1, (0, 1)), "the event is done, once and for all");
+        fixture.reconciled().await;
+        assert_eq!(
+            (fixture.conflicts().len(), fixture.store.held()),
+            (1, (0, 1)),
+            "the event is done, once and for all"
+        );
     }
 }
 
@@ -107,20 +111,20 @@ async fn claim_elsewhere_that_is_renewed_is_a_conflict_and_told_once() {
 async fn completed_event_is_completed_all_the_way() {
     let clock = tower_webhook::testing::ManualClock::at_unix(1_700_000_000);
     let store = Faulty::new(MemoryStore::new());
-    let bench = Bench::around(store, |builder| builder.clock(clock.clone()).fallback_may_double(1_000));
-    bench.outage().await;
+    let fixture = Fixture::around(store, |builder| builder.clock(clock.clone()).fallback_may_double(1_000));
+    fixture.outage().await;
     let events: Vec<_> = (0..200).map(|number| Event::new(&format!("evt_{number}"))).collect();
     for event in &events {
-        complete_locally(&bench, event).await;
+        complete_locally(&fixture, event).await;
     }
     let mut askers = tokio::task::JoinSet::new();
     for part in events.chunks(25).map(<[Event]>::to_vec) {
-        let bench = bench.clone();
+        let fixture = fixture.clone();
         askers.spawn(async move {
             loop {
-                let is_over = bench.breaker.stats().unreconciled == 0;
+                let is_over = fixture.breaker.stats().unreconciled == 0;
                 for event in &part {
-                    bench.claims(&event.again(), COMPLETED).await;
+                    fixture.claims(&event.again(), COMPLETED).await;
                 }
                 if is_over {
                     return;
@@ -129,59 +133,59 @@ async fn completed_event_is_completed_all_the_way() {
             }
         });
     }
-    bench.heal_all();
+    fixture.heal_all();
     clock.advance(COOL_DOWN);
-    bench.reconciled().await;
+    fixture.reconciled().await;
     while let Some(asker) = soon(askers.join_next()).await {
         asker.expect("completed, whenever it was asked");
     }
-    assert_eq!((bench.store.held(), bench.conflicts().len()), ((0, 200), 0));
+    assert_eq!((fixture.store.held(), fixture.conflicts().len()), ((0, 200), 0));
 }
 
 /// Nobody delivers anything: the journal itself finds out that the store is back.
 #[tokio::test(start_paused = true)]
 async fn journal_needs_no_traffic_to_get_through() {
-    let bench = Bench::with_fallback();
-    bench.outage().await;
+    let fixture = Fixture::with_fallback();
+    fixture.outage().await;
     let events: Vec<_> = (0..100).map(|number| Event::new(&format!("evt_{number}"))).collect();
     for event in &events {
-        complete_locally(&bench, event).await;
+        complete_locally(&fixture, event).await;
     }
-    let before = bench.store.calls(Verb::Claim);
+    let before = fixture.store.calls(Verb::Claim);
     tokio::time::sleep(Duration::from_secs(600)).await;
-    let probes = bench.store.calls(Verb::Claim) - before;
+    let probes = fixture.store.calls(Verb::Claim) - before;
     assert!((60..=250).contains(&probes), "{probes}: one at a time, and not too often");
-    assert_eq!((bench.breaker.stats().unreconciled, bench.circuit()), (100, CircuitState::Open));
-    bench.heal_all();
-    bench.reconciled().await;
-    assert_eq!((bench.store.held(), bench.circuit()), ((0, 100), CircuitState::Closed));
+    assert_eq!((fixture.breaker.stats().unreconciled, fixture.circuit()), (100, CircuitState::Open));
+    fixture.heal_all();
+    fixture.reconciled().await;
+    assert_eq!((fixture.store.held(), fixture.circuit()), ((0, 100), CircuitState::Closed));
 }
 
 /// The store goes away again and again while it is told, in every way.
 #[tokio::test(start_paused = true)]
 async fn outage_while_reconciling_is_taken_up_later() {
     for fault in [Fault::Fail, Fault::LoseReply, Fault::Hang, Fault::HoldReply] {
-        let bench = Bench::with_fallback();
-        bench.outage().await;
+        let fixture = Fixture::with_fallback();
+        fixture.outage().await;
         let events: Vec<_> = (0..100).map(|number| Event::new(&format!("evt_{number}"))).collect();
         for event in &events {
-            complete_locally(&bench, event).await;
+            complete_locally(&fixture, event).await;
         }
         for verb in [Verb::Claim, Verb::Complete, Verb::Claim, Verb::Complete] {
-            let before = bench.store.calls(verb);
-            bench.heal_all();
-            bench.store.breaks(verb, fault);
-            bench.store.called(verb, before + 7).await;
+            let before = fixture.store.calls(verb);
+            fixture.heal_all();
+            fixture.store.breaks(verb, fault);
+            fixture.store.called(verb, before + 7).await;
             for event in &events {
                 // What is in the store already, the store has to say.
                 let answer =
-                    tokio::time::timeout(Duration::from_millis(1), claim(&bench.breaker, &event.again())).await;
+                    tokio::time::timeout(Duration::from_millis(1), claim(&fixture.breaker, &event.again())).await;
                 assert!(!matches!(answer, Ok(Ok(FRESH | Claim::InFlight { .. }))), "{fault:?}: {answer:?}");
             }
         }
-        bench.heal_all();
-        bench.reconciled().await;
-        assert_eq!((bench.store.held(), bench.conflicts().len()), ((0, 100), 0), "{fault:?}");
+        fixture.heal_all();
+        fixture.reconciled().await;
+        assert_eq!((fixture.store.held(), fixture.conflicts().len()), ((0, 100), 0), "{fault:?}");
     }
 }
 
@@ -249,59 +253,59 @@ async fn event_that_the_store_cannot_take_does_not_keep_the_others_from_it() {
 
 #[tokio::test(start_paused = true)]
 async fn what_the_store_is_told_is_what_happened_here() {
-    let bench = Bench::with_fallback();
-    bench.outage().await;
+    let fixture = Fixture::with_fallback();
+    fixture.outage().await;
     let event = Event::new("evt_1");
     let body = Fingerprint::of(&event.key, b"the body");
     let request = event.request().fingerprint(body);
-    assert!(matches!(bench.breaker.claim(&request).await, Ok(Claim::Fresh { .. })));
+    assert!(matches!(fixture.breaker.claim(&request).await, Ok(Claim::Fresh { .. })));
     let done = Completion::failed("no such account", 2 * LEASE);
-    assert_eq!(bench.breaker.complete(&request, &done).await.ok(), Some(Hold::Held));
+    assert_eq!(fixture.breaker.complete(&request, &done).await.ok(), Some(Hold::Held));
     tokio::time::sleep(LEASE).await;
-    bench.heal_all();
-    bench.reconciled().await;
-    assert_eq!(bench.store.inner.failure(&event.key).as_deref(), Some("no such account"));
+    fixture.heal_all();
+    fixture.reconciled().await;
+    assert_eq!(fixture.store.inner.failure(&event.key).as_deref(), Some("no such account"));
     let again = event.again();
     let same = ClaimRequest::new(&again.key, again.token, LEASE).fingerprint(body);
-    assert!(matches!(bench.store.inner.claim(&same).await, Ok(Claim::Completed { same_body: true })));
+    assert!(matches!(fixture.store.inner.claim(&same).await, Ok(Claim::Completed { same_body: true })));
     tokio::time::sleep(LEASE + Duration::from_secs(1)).await;
     assert!(
-        matches!(bench.store.inner.claim(&same).await, Ok(Claim::Fresh { .. })),
+        matches!(fixture.store.inner.claim(&same).await, Ok(Claim::Fresh { .. })),
         "the retention counts from the completion, and not from the recovery"
     );
 }
 
 #[tokio::test(start_paused = true)]
 async fn what_is_past_its_retention_is_not_told() {
-    let bench = Bench::with_fallback();
-    bench.outage().await;
+    let fixture = Fixture::with_fallback();
+    fixture.outage().await;
     let event = Event::new("evt_1");
-    bench.claims(&event, FRESH).await;
+    fixture.claims(&event, FRESH).await;
     let brief = Completion::succeeded("200 OK", LEASE);
-    assert_eq!(bench.breaker.complete(&event.request(), &brief).await.ok(), Some(Hold::Held));
+    assert_eq!(fixture.breaker.complete(&event.request(), &brief).await.ok(), Some(Hold::Held));
     tokio::time::sleep(2 * LEASE).await;
-    bench.reconciled().await;
-    assert_eq!(bench.circuit(), CircuitState::Open, "there is nothing to wait for");
-    bench.claims(&event.again(), FRESH).await;
+    fixture.reconciled().await;
+    assert_eq!(fixture.circuit(), CircuitState::Open, "there is nothing to wait for");
+    fixture.claims(&event.again(), FRESH).await;
 }
 
 /// A callback that panics costs its own conflict a hearing, and nothing else.
 #[tokio::test(start_paused = true)]
 async fn panicking_callback_does_not_stop_the_journal() {
     let store = Faulty::new(MemoryStore::new());
-    let bench = Bench::around(store, |builder| {
+    let fixture = Fixture::around(store, |builder| {
         builder.fallback_may_double(100).on_conflict(|_| std::panic::resume_unwind(Box::new("as the test said")))
     });
-    bench.outage().await;
+    fixture.outage().await;
     for number in 0..10 {
         let event = Event::new(&format!("evt_{number}"));
-        complete_locally(&bench, &event).await;
-        let other = claim_elsewhere(&bench, &event).await;
-        complete_elsewhere(&bench, &other).await;
+        complete_locally(&fixture, &event).await;
+        let other = claim_elsewhere(&fixture, &event).await;
+        complete_elsewhere(&fixture, &other).await;
     }
-    bench.heal_all();
-    bench.reconciled().await;
-    assert_eq!(bench.breaker.stats().conflicts, 10);
+    fixture.heal_all();
+    fixture.reconciled().await;
+    assert_eq!(fixture.breaker.stats().conflicts, 10);
 }
 
 /// A runtime that ends takes its task along; the next one takes the journal up.
@@ -309,16 +313,16 @@ async fn panicking_callback_does_not_stop_the_journal() {
 fn journal_outlives_its_runtime() {
     let runtime =
         || tokio::runtime::Builder::new_current_thread().enable_all().start_paused(true).build().expect("a runtime");
-    let (bench, event) = (Bench::with_fallback(), Event::new("evt_1"));
+    let (fixture, event) = (Fixture::with_fallback(), Event::new("evt_1"));
     runtime().block_on(async {
-        bench.outage().await;
-        complete_locally(&bench, &event).await;
+        fixture.outage().await;
+        complete_locally(&fixture, &event).await;
         tokio::time::sleep(COOL_DOWN).await;
     });
-    bench.heal_all();
+    fixture.heal_all();
     runtime().block_on(async {
         tokio::time::sleep(COOL_DOWN).await;
-        bench.reconciled().await;
-        assert_eq!(bench.inside(&event).await, COMPLETED);
+        fixture.reconciled().await;
+        assert_eq!(fixture.inside(&event).await, COMPLETED);
     });
 }

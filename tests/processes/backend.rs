@@ -1,0 +1,57 @@
+//! A store to run receivers on: a file, or a server of the test's own.
+
+use std::any::Any;
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use crate::support::servers::postgres::PostgresServer;
+use crate::support::servers::redis::RedisServer;
+
+static DIRECTORIES: AtomicUsize = AtomicUsize::new(0);
+
+/// Where the events are. The server ends, and the file goes, when it is dropped.
+pub(crate) struct Backend {
+    pub(crate) name: &'static str,
+    pub(crate) address: String,
+    _keeper: Box<dyn Any>,
+}
+
+/// Gone when dropped.
+struct Directory(PathBuf);
+
+impl Backend {
+    pub(crate) fn sqlite() -> Self {
+        let name =
+            format!("tower-webhook-backend-{}-{}", std::process::id(), DIRECTORIES.fetch_add(1, Ordering::Relaxed));
+        let directory = std::env::temp_dir().join(name);
+        std::fs::create_dir_all(&directory).expect("a writable directory");
+        let address = format!("sqlite:{}", directory.join("events.db").display());
+        Self { name: "sqlite", address, _keeper: Box::new(Directory(directory)) }
+    }
+
+    pub(crate) fn redis() -> Self {
+        let server = RedisServer::start();
+        Self { name: "redis", address: server.url(), _keeper: Box::new(server) }
+    }
+
+    pub(crate) fn postgres() -> Self {
+        let server = PostgresServer::start();
+        Self { name: "postgres", address: server.url(), _keeper: Box::new(server) }
+    }
+
+    /// Every store that processes can share.
+    pub(crate) fn all() -> [Self; 3] {
+        [Self::sqlite(), Self::redis(), Self::postgres()]
+    }
+
+    /// Those whose transactions can have the completion in them.
+    pub(crate) fn transactional() -> [Self; 2] {
+        [Self::sqlite(), Self::postgres()]
+    }
+}
+
+impl Drop for Directory {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
+}

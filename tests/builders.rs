@@ -376,37 +376,21 @@ mod sqlite {
     use tower_webhook::store::SqliteStore;
 
     use super::*;
+    use crate::support::directory::Directory;
 
-    /// Removed when dropped.
-    struct Directory(PathBuf);
-
-    impl Directory {
-        fn new(name: &str) -> Self {
-            let path = std::env::temp_dir().join(format!("tower-webhook-builders-{}-{name}", std::process::id()));
-            std::fs::create_dir_all(&path).expect("a directory");
-            Self(path)
-        }
-
-        /// A file that there is not yet.
-        fn file(&self) -> PathBuf {
-            static NUMBER: AtomicUsize = AtomicUsize::new(0);
-            self.0.join(format!("{}.db", NUMBER.fetch_add(1, Ordering::Relaxed)))
-        }
-    }
-
-    impl Drop for Directory {
-        fn drop(&mut self) {
-            let _ = std::fs::remove_dir_all(&self.0);
-        }
+    /// A file that there is not yet.
+    fn file(directory: &Directory) -> PathBuf {
+        static NUMBER: AtomicUsize = AtomicUsize::new(0);
+        directory.path().join(format!("{}.db", NUMBER.fetch_add(1, Ordering::Relaxed)))
     }
 
     #[tokio::test(flavor = "multi_thread")]
     async fn sqlite_stores() {
-        let (panics, directory) = (NoPanics::begin(), Directory::new("stores"));
+        let (panics, directory) = (NoPanics::begin(), Directory::new("builders"));
         for wait in TIMES {
             for kept in TIMES {
                 let builder = SqliteStore::builder().lock_wait(wait).keep_completed_bodies(kept);
-                let store = builder.open(directory.file()).await.expect("a store");
+                let store = builder.open(file(&directory)).await.expect("a store");
                 try_verbs(&format!("lock_wait({wait:?}), keep_completed_bodies({kept:?})"), &store, true).await;
                 store.forget(&Filter::all()).await.expect("an empty inbox");
                 for time in TIMES {
@@ -424,7 +408,7 @@ mod sqlite {
 
     #[tokio::test(flavor = "multi_thread")]
     async fn sqlite_workers() {
-        let directory = Directory::new("workers");
-        try_workers(&NoPanics::begin(), async || SqliteStore::open(directory.file()).await.expect("a store")).await;
+        let directory = Directory::new("builders");
+        try_workers(&NoPanics::begin(), async || SqliteStore::open(file(&directory)).await.expect("a store")).await;
     }
 }

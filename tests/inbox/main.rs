@@ -4,7 +4,6 @@
 mod support;
 
 mod accepting;
-mod capacity;
 mod conformance;
 mod failing;
 mod fixture;

@@ -1,19 +1,17 @@
 //! Tables on the server that most tests share, and what looks into them from outside.
 
-use std::future::Future;
 use std::sync::LazyLock;
 use std::sync::atomic::{AtomicU32, Ordering};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use sqlx::{AssertSqlSafe, PgConnection, PgPool, Row};
 use tower_webhook::EventKey;
 use tower_webhook::store::{ClaimRequest, ClaimToken, PostgresStore, PostgresStoreBuilder};
 
+pub(crate) use crate::support::key;
 use crate::support::servers::pgbouncer::Pgbouncer;
 use crate::support::servers::postgres::{PostgresServer, Settings};
-
-/// Longer than anything takes; what never comes fails the test then.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
+pub(crate) use crate::support::wait::{PATIENCE, eventually};
 
 pub(crate) const LEASE: Duration = Duration::from_secs(30);
 pub(crate) const WEEK: Duration = Duration::from_secs(7 * 24 * 3600);
@@ -121,21 +119,8 @@ pub(crate) fn pooler() -> &'static Pgbouncer {
     &POOLER
 }
 
-pub(crate) fn key(id: &str) -> EventKey {
-    EventKey::new("/webhooks", None, id)
-}
-
 /// Runs a statement of the test's own; how many rows it changed.
 pub(crate) async fn run_on(connection: &mut PgConnection, sql: String) -> u64 {
     let statement = sqlx::raw_sql(AssertSqlSafe(sql));
     statement.execute(connection).await.expect("a statement that works").rows_affected()
-}
-
-/// Waits for a condition; the machine may be busy, so for long.
-pub(crate) async fn eventually<F: Future<Output = bool>>(what: &str, condition: impl Fn() -> F) {
-    let begun = Instant::now();
-    while !condition().await {
-        assert!(begun.elapsed() < PATIENCE, "never came: {what}");
-        tokio::time::sleep(Duration::from_millis(10)).await;
-    }
 }

@@ -89,7 +89,7 @@ async fn row_21_batch_past_its_deadline_is_told_that_it_timed_out() {
 async fn row_22_claim_whose_reply_is_swallowed_is_a_503_and_the_retry_runs() {
     let server = PostgresServer::start();
     let proxy = Proxy::before(server.address()).await;
-    let receiver = Receiver::over(server.pool_at(proxy.address));
+    let receiver = Receiver::with_pool(server.pool_at(proxy.address));
     receiver.store.migrate().await.expect("a table");
     warm(&receiver).await;
     proxy.set(Weather::SwallowReplies);
@@ -114,7 +114,7 @@ async fn row_22_claim_whose_reply_is_swallowed_is_a_503_and_the_retry_runs() {
 async fn row_22_connection_that_is_cut_in_the_middle_of_a_claim_is_made_again() {
     let server = PostgresServer::start();
     let proxy = Proxy::before(server.address()).await;
-    let receiver = Receiver::over(server.pool_at(proxy.address));
+    let receiver = Receiver::with_pool(server.pool_at(proxy.address));
     receiver.store.migrate().await.expect("a table");
     warm(&receiver).await;
     proxy.set(Weather::SwallowReplies);
@@ -145,7 +145,7 @@ async fn row_23_server_that_dies_after_the_effect_is_told_of_it_later() {
     assert_eq!(receiver.deliver("evt_1").await.outcome, Some(Outcome::Duplicate), "remembered here meanwhile");
     server.restart();
     receiver.settled().await;
-    let elsewhere = Receiver::over(server.pool());
+    let elsewhere = Receiver::with_pool(server.pool());
     assert_eq!(elsewhere.deliver("evt_1").await.outcome, Some(Outcome::Duplicate), "and there now");
     assert_eq!((receiver.handler.runs(), elsewhere.handler.runs()), (1, 0));
     receiver.check(&server).await;

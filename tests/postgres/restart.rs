@@ -22,7 +22,7 @@ async fn completed_and_running_events_survive_a_kill() {
     server.restart();
     receiver.handler.hold_no_more();
 
-    let elsewhere = Receiver::over(server.pool());
+    let elsewhere = Receiver::with_pool(server.pool());
     for id in &ids {
         assert_eq!(
             elsewhere.deliver(id).await.outcome,

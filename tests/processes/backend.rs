@@ -1,13 +1,10 @@
 //! A store to run receivers on: a file, or a server of the test's own.
 
 use std::any::Any;
-use std::path::PathBuf;
-use std::sync::atomic::{AtomicUsize, Ordering};
 
+use crate::support::directory::Directory;
 use crate::support::servers::postgres::PostgresServer;
 use crate::support::servers::redis::RedisServer;
-
-static DIRECTORIES: AtomicUsize = AtomicUsize::new(0);
 
 /// Where the events are. The server ends, and the file goes, when it is dropped.
 pub(crate) struct Backend {
@@ -16,17 +13,11 @@ pub(crate) struct Backend {
     _keeper: Box<dyn Any>,
 }
 
-/// Gone when dropped.
-struct Directory(PathBuf);
-
 impl Backend {
     pub(crate) fn sqlite() -> Self {
-        let name =
-            format!("tower-webhook-backend-{}-{}", std::process::id(), DIRECTORIES.fetch_add(1, Ordering::Relaxed));
-        let directory = std::env::temp_dir().join(name);
-        std::fs::create_dir_all(&directory).expect("a writable directory");
-        let address = format!("sqlite:{}", directory.join("events.db").display());
-        Self { name: "sqlite", address, _keeper: Box::new(Directory(directory)) }
+        let directory = Directory::new("processes");
+        let address = format!("sqlite:{}", directory.path().join("events.db").display());
+        Self { name: "sqlite", address, _keeper: Box::new(directory) }
     }
 
     pub(crate) fn redis() -> Self {
@@ -47,11 +38,5 @@ impl Backend {
     /// Those whose transactions can have the completion in them.
     pub(crate) fn transactional() -> [Self; 2] {
         [Self::sqlite(), Self::postgres()]
-    }
-}
-
-impl Drop for Directory {
-    fn drop(&mut self) {
-        let _ = std::fs::remove_dir_all(&self.0);
     }
 }

@@ -5,9 +5,9 @@ use std::time::Duration;
 use tokio::task::JoinSet;
 
 use super::backend::Backend;
-use crate::support::audited::eventually;
 use crate::support::process::{LedgerFile, Process, next};
 use crate::support::socket::PATIENCE;
+use crate::support::wait::eventually;
 
 /// Delivers as a sender does, until it is acknowledged, and says how often it was not.
 pub(crate) async fn acknowledged(process: &Process, id: &str) -> usize {

@@ -1,43 +1,37 @@
 //! A directory for one test's database, and what the tests look into it with.
 
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicUsize, Ordering};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use sqlx::sqlite::{SqliteConnectOptions, SqlitePool, SqlitePoolOptions};
 use sqlx::{Sqlite, Transaction};
 use tower_webhook::EventKey;
 use tower_webhook::store::{Claim, ClaimRequest, ClaimToken, Completion, SqliteStore};
 
+use crate::support::directory::Directory;
+pub(crate) use crate::support::key;
+pub(crate) use crate::support::wait::{PATIENCE, eventually};
+
 pub(crate) const LEASE: Duration = Duration::from_secs(30);
 pub(crate) const DAY: Duration = Duration::from_secs(24 * 3600);
 
-/// Nothing takes this long; it only turns a hang into a failure.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
-
-/// A directory of its own, removed when dropped.
+/// A directory of its own.
 pub(crate) struct Fixture {
-    directory: PathBuf,
+    directory: Directory,
 }
 
 impl Fixture {
+    /// In memory: few of these tests are about disks.
     pub(crate) fn new() -> Self {
-        static NUMBER: AtomicUsize = AtomicUsize::new(0);
-        let number = NUMBER.fetch_add(1, Ordering::Relaxed);
-        // In memory where there is such a thing: few of these tests are about disks.
-        let memory = PathBuf::from("/dev/shm");
-        let below = if memory.is_dir() { memory } else { std::env::temp_dir() };
-        let directory = below.join(format!("tower-webhook-sqlite-{}-{number}", std::process::id()));
-        std::fs::create_dir_all(&directory).expect("a directory for the database");
-        Self { directory }
+        Self { directory: Directory::in_memory("sqlite") }
     }
 
     pub(crate) fn directory(&self) -> &Path {
-        &self.directory
+        self.directory.path()
     }
 
     pub(crate) fn path(&self) -> PathBuf {
-        self.directory.join("webhooks.db")
+        self.directory().join("webhooks.db")
     }
 
     pub(crate) async fn store(&self) -> SqliteStore {
@@ -47,12 +41,6 @@ impl Fixture {
     /// The user's own connections to the same database.
     pub(crate) async fn pool(&self) -> SqlitePool {
         pool_at(&self.path()).await
-    }
-}
-
-impl Drop for Fixture {
-    fn drop(&mut self) {
-        let _ = std::fs::remove_dir_all(&self.directory);
     }
 }
 
@@ -66,10 +54,6 @@ pub(crate) async fn write_lock(pool: &SqlitePool) -> Transaction<'static, Sqlite
     pool.begin_with("BEGIN IMMEDIATE").await.expect("a transaction")
 }
 
-pub(crate) fn key(id: &str) -> EventKey {
-    EventKey::new("/webhooks", None, id)
-}
-
 /// A claim by somebody new.
 pub(crate) fn claim(key: &EventKey) -> ClaimRequest<'_> {
     ClaimRequest::new(key, ClaimToken::random(), LEASE)
@@ -81,13 +65,4 @@ pub(crate) fn done() -> Completion<'static> {
 
 pub(crate) fn is_fresh(claim: Claim) -> bool {
     matches!(claim, Claim::Fresh { .. })
-}
-
-/// Tries until it is so.
-pub(crate) async fn eventually(what: &str, mut is_so: impl AsyncFnMut() -> bool) {
-    let started = Instant::now();
-    while !is_so().await {
-        assert!(started.elapsed() < PATIENCE, "never: {what}");
-        tokio::time::sleep(Duration::from_millis(2)).await;
-    }
 }

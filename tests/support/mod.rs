@@ -2,12 +2,13 @@
 
 #![allow(dead_code, unreachable_pub, unused_imports, reason = "every test binary uses a part of it")]
 
-use tower_webhook::scheme;
+use tower_webhook::{EventKey, scheme};
 
 mod answer;
 pub mod audited;
 pub mod checker;
 pub mod controlled;
+pub mod directory;
 pub mod example;
 pub mod extremes;
 pub mod faulty;
@@ -18,6 +19,7 @@ pub mod proxy;
 mod receiver;
 pub mod servers;
 pub mod socket;
+pub mod wait;
 
 pub use self::answer::Answer;
 pub use self::receiver::Receiver;
@@ -29,4 +31,9 @@ pub const HEADER: &str = "webhook-signature";
 
 pub fn scheme() -> scheme::Template {
     scheme::timestamped(SECRET).expect("a valid secret")
+}
+
+/// The key of an event at `/webhooks`.
+pub fn key(id: &str) -> EventKey {
+    EventKey::new("/webhooks", None, id)
 }

@@ -9,7 +9,7 @@ use tower_webhook::{HandlerError, Outcome, WebhookEvent};
 
 use super::database::Database;
 use crate::receiver::{Receiver, key};
-use crate::support::audited::eventually;
+use crate::support::wait::eventually;
 
 /// When the lease of the event ends, as text; nothing before it is claimed.
 async fn lease(database: &Database, id: &str) -> String {

@@ -10,8 +10,8 @@ use tower_webhook::{HandlerError, Outcome, WebhookEvent};
 
 use super::database::Database;
 use crate::receiver::Receiver;
-use crate::support::audited::eventually;
 use crate::support::servers::postgres::PostgresServer;
+use crate::support::wait::eventually;
 
 #[tokio::test]
 async fn row_33_server_killed_in_the_handlers_transaction_leaves_nothing_of_it() {

@@ -1,96 +1,12 @@
 //! What the memory store keeps of an inbox's events, and what goes when there is no room.
 
-use std::time::{Duration, SystemTime};
+use std::time::Duration;
 
 use futures_util::FutureExt;
-use tower_webhook::EventKey;
-use tower_webhook::queue::{EventState, Filter, LeaseRequest, Leased, Order, Page, Queue, QueueCounts, StoredRequest};
-use tower_webhook::store::{
-    Claim, ClaimRequest, ClaimToken, Completion, Hold, MemoryStats, MemoryStore, MemoryStoreBuilder, Store,
-    StoreErrorKind,
-};
-use tower_webhook::testing::ManualClock;
+use tower_webhook::queue::{EventState, Filter, LeaseRequest, Order, Page, Queue, QueueCounts};
+use tower_webhook::store::{Claim, ClaimRequest, Completion, Hold, Store, StoreErrorKind};
 
-const LEASE: Duration = Duration::from_secs(30);
-const HOUR: Duration = Duration::from_secs(3600);
-const WEEK: Duration = Duration::from_secs(7 * 24 * 3600);
-
-/// A store on a clock that the test turns.
-struct Fixture {
-    clock: ManualClock,
-    store: MemoryStore,
-}
-
-impl Fixture {
-    fn new(configure: impl FnOnce(MemoryStoreBuilder) -> MemoryStoreBuilder) -> Self {
-        let clock = ManualClock::at_unix(1_700_000_000);
-        let store = configure(MemoryStore::builder()).clock(clock.clone()).build();
-        Self { clock, store }
-    }
-
-    async fn accept_ordered(&self, id: &str, order: Option<Order>) -> Result<Claim, StoreErrorKind> {
-        let mut parcel = StoredRequest::new("head", "body", SystemTime::UNIX_EPOCH);
-        parcel.order = order;
-        let key = key(id);
-        let claim = ClaimRequest::new(&key, ClaimToken::random(), LEASE);
-        self.store.enqueue(&claim, &parcel).await.map_err(|error| error.kind())
-    }
-
-    async fn accept(&self, id: &str) -> Result<Claim, StoreErrorKind> {
-        self.accept_ordered(id, None).await
-    }
-
-    /// Accepts what there must be room for.
-    async fn keep(&self, id: &str) {
-        assert_eq!(self.accept(id).await, Ok(Claim::Fresh { attempt: None }), "{id}");
-    }
-
-    async fn lease(&self) -> Leased {
-        let mut leased = self.store.lease(&LeaseRequest::new(1, LEASE)).await.expect("memory does not fail");
-        leased.pop().expect("an event")
-    }
-
-    async fn complete(&self, leased: &Leased) {
-        let done = Completion::succeeded("OK", WEEK);
-        assert_eq!(self.store.complete(&leased.claim(LEASE), &done).await.expect("memory does not fail"), Hold::Held);
-    }
-
-    async fn bury(&self, leased: &Leased) {
-        let hold = self.store.bury(&leased.claim(LEASE), "hopeless").await;
-        assert_eq!(hold.expect("memory does not fail"), Hold::Held);
-    }
-
-    /// Accepts an event and has it completed.
-    async fn run(&self, id: &str) {
-        self.keep(id).await;
-        self.complete(&self.lease().await).await;
-    }
-
-    async fn is_completed(&self, id: &str) -> bool {
-        let key = key(id);
-        let claim = ClaimRequest::new(&key, ClaimToken::random(), LEASE);
-        matches!(self.store.peek(&claim).await, Ok(Some(Claim::Completed { .. })))
-    }
-
-    async fn inline(&self, id: &str) -> ClaimToken {
-        let (key, token) = (key(id), ClaimToken::random());
-        let claimed = self.store.claim(&ClaimRequest::new(&key, token, LEASE)).await;
-        assert!(matches!(claimed, Ok(Claim::Fresh { .. })), "{id}: {claimed:?}");
-        token
-    }
-
-    async fn counts(&self) -> QueueCounts {
-        self.store.counts().await.expect("memory does not fail")
-    }
-
-    fn stats(&self) -> MemoryStats {
-        self.store.stats()
-    }
-}
-
-fn key(id: &str) -> EventKey {
-    EventKey::new("/webhooks", None, id)
-}
+use super::fixture::{Fixture, HOUR, LEASE, WEEK, key};
 
 #[tokio::test]
 async fn inbox_of_any_capacity_takes_new_events_however_many_were_completed() {
@@ -164,7 +80,7 @@ async fn events_that_are_not_completed_are_never_evicted() {
     assert_eq!((counts.dead, counts.running, counts.waiting, counts.completed), (3, 3, 3, 0));
     assert_eq!(fixture.accept("waiting_0").await, Ok(Claim::Accepted { same_body: true }), "duplicates are told");
 
-    fixture.complete(&running[0]).await;
+    fixture.complete_leased(&running[0]).await;
     fixture.keep("new").await;
     assert_eq!(fixture.accept("newer").await, Err(StoreErrorKind::Full));
     assert!(fixture.is_completed("running_0").await);
@@ -175,7 +91,7 @@ async fn events_that_are_not_completed_are_never_evicted() {
 #[tokio::test]
 async fn live_inline_claims_and_young_records_are_not_evicted_for_events_of_the_inbox() {
     let fixture = Fixture::new(|builder| builder.capacity(2).min_retention(HOUR));
-    let tokens = [fixture.inline("inline_0").await, fixture.inline("inline_1").await];
+    let tokens = [fixture.take("inline_0").await, fixture.take("inline_1").await];
     for n in 0..2 {
         fixture.run(&format!("evt_{n}")).await;
     }
@@ -196,7 +112,7 @@ async fn live_inline_claims_and_young_records_are_not_evicted_for_events_of_the_
 async fn records_of_inline_deliveries_take_no_room_from_the_inbox() {
     let fixture = Fixture::new(|builder| builder.capacity(2).min_retention(HOUR));
     for id in ["inline_0", "inline_1"] {
-        let (key, token) = (key(id), fixture.inline(id).await);
+        let (key, token) = (key(id), fixture.take(id).await);
         let done = Completion::succeeded("OK", WEEK);
         let hold = fixture.store.complete(&ClaimRequest::new(&key, token, LEASE), &done).await;
         assert_eq!(hold.expect("memory does not fail"), Hold::Held);
@@ -215,14 +131,14 @@ async fn sequences_are_kept_for_as_many_resources_as_there_is_capacity() {
     let order = |resource: usize, sequence| Some(Order::of(format!("r{resource}")).sequence(sequence));
     for n in 0..500 {
         fixture.accept_ordered(&format!("evt_{n}"), order(n, 2)).await.expect("room");
-        fixture.complete(&fixture.lease().await).await;
+        fixture.complete_leased(&fixture.lease().await).await;
     }
     assert_eq!((fixture.stats().sequences, fixture.stats().sequences_forgotten), (50, 450));
     for (resource, superseded) in [(499, true), (450, true), (449, false)] {
         fixture.accept_ordered(&format!("late_{resource}"), order(resource, 1)).await.expect("room");
         let leased = fixture.lease().await;
         assert_eq!(leased.superseded, superseded, "resource {resource}");
-        fixture.complete(&leased).await;
+        fixture.complete_leased(&leased).await;
     }
 }
 
@@ -252,7 +168,7 @@ async fn counts_follow_every_change_of_state() {
     }
     let [a, b, c, d] = [fixture.lease().await, fixture.lease().await, fixture.lease().await, fixture.lease().await];
     assert_eq!(counts().await, (0, 4, 0, 0));
-    fixture.complete(&a).await;
+    fixture.complete_leased(&a).await;
     fixture.bury(&b).await;
     assert_eq!(fixture.store.retry(&c.claim(LEASE), HOUR, "later").await.expect("an answer"), Hold::Held);
     assert_eq!(fixture.store.release(&d.key, d.token).await.expect("an answer"), Hold::Held);

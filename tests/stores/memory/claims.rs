@@ -1,72 +1,13 @@
-//! The memory store: the conformance suite, and what is its own: capacity, eviction, attempts, failures.
+//! The conformance suite, and what only the memory store has: capacity, eviction, attempts, failures.
 
 use std::time::{Duration, SystemTime};
 
-use tower_webhook::EventKey;
 use tower_webhook::clock::Clock;
-use tower_webhook::store::{
-    Claim, ClaimRequest, ClaimToken, Completion, Hold, MemoryStore, MemoryStoreBuilder, Store, StoreErrorKind,
-};
+use tower_webhook::store::{Claim, ClaimRequest, ClaimToken, Completion, Hold, MemoryStore, Store, StoreErrorKind};
 use tower_webhook::testing::ManualClock;
 use tower_webhook::testing::conformance::{self, Harness};
 
-const SECOND: Duration = Duration::from_secs(1);
-const LEASE: Duration = Duration::from_secs(30);
-const HOUR: Duration = Duration::from_secs(3600);
-const WEEK: Duration = Duration::from_secs(7 * 24 * 3600);
-
-/// A store on a clock that the test turns.
-struct Fixture {
-    clock: ManualClock,
-    store: MemoryStore,
-}
-
-impl Fixture {
-    fn new(configure: impl FnOnce(MemoryStoreBuilder) -> MemoryStoreBuilder) -> Self {
-        let clock = ManualClock::at_unix(1_700_000_000);
-        let store = configure(MemoryStore::builder()).clock(clock.clone()).build();
-        Self { clock, store }
-    }
-
-    fn with_capacity(capacity: usize) -> Self {
-        Self::new(|builder| builder.capacity(capacity))
-    }
-
-    async fn claim(&self, id: &str) -> Result<(Claim, ClaimToken), StoreErrorKind> {
-        let token = ClaimToken::random();
-        self.claim_as(token, id).await.map(|claim| (claim, token))
-    }
-
-    async fn claim_as(&self, token: ClaimToken, id: &str) -> Result<Claim, StoreErrorKind> {
-        self.store.claim(&ClaimRequest::new(&key(id), token, LEASE)).await.map_err(|error| error.kind())
-    }
-
-    /// Claims what must be free.
-    async fn take(&self, id: &str) -> ClaimToken {
-        match self.claim(id).await {
-            Ok((Claim::Fresh { .. }, token)) => token,
-            other => panic!("{id} is not free: {other:?}"),
-        }
-    }
-
-    async fn complete(&self, id: &str, retention: Duration) {
-        let token = self.take(id).await;
-        let hold = self
-            .store
-            .complete(&ClaimRequest::new(&key(id), token, LEASE), &Completion::succeeded("200", retention))
-            .await;
-        assert_eq!(hold.expect("memory does not fail"), Hold::Held);
-    }
-
-    async fn release(&self, id: &str, token: ClaimToken) {
-        assert_eq!(self.store.release(&key(id), token).await.expect("memory does not fail"), Hold::Held);
-    }
-
-    /// Whether the event is completed; if it is not, it is claimed by this.
-    async fn remembers(&self, id: &str) -> bool {
-        matches!(self.claim(id).await, Ok((Claim::Completed { .. }, _)))
-    }
-}
+use super::fixture::{Fixture, HOUR, LEASE, SECOND, WEEK, key};
 
 /// Makes stores on a clock that the suite turns.
 struct Memory(ManualClock);
@@ -81,10 +22,6 @@ impl Harness for Memory {
     async fn pass(&self, time: Duration) {
         self.0.advance(time);
     }
-}
-
-fn key(id: &str) -> EventKey {
-    EventKey::new("/webhooks/test", None, id)
 }
 
 fn attempt(claim: &Result<(Claim, ClaimToken), StoreErrorKind>) -> Option<u32> {

@@ -32,7 +32,7 @@ use std::process::ExitCode;
 use clap::Parser;
 
 use self::support::captured::{Captured, Verdict};
-use self::support::{captured, demo, json_layout, listing, schemes, suspects};
+use self::support::listing;
 
 /// Verifies captured deliveries, and explains what a receiver would refuse.
 #[derive(Parser)]

@@ -138,7 +138,7 @@ const LAYER_COUNTS: [Configure<WebhookLayer, usize>; 3] = [
 ];
 
 #[tokio::test(flavor = "multi_thread")]
-async fn layers() {
+async fn layers_take_extreme_settings_or_refuse_them() {
     let panics = NoPanics::begin();
     let sender = TestSender::new(support::scheme());
     let order = OrderSource::json("resource").and_then(|order| order.sequence("version")).expect("paths");
@@ -174,7 +174,7 @@ async fn layers() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn drains() {
+async fn drains_take_extreme_deadlines() {
     let panics = NoPanics::begin();
     for time in TIMES {
         let begun = Arc::new(tokio::sync::Notify::new());
@@ -237,13 +237,13 @@ async fn try_workers<I: Queue + Clone>(panics: &NoPanics, inbox: impl AsyncFn() 
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn workers() {
+async fn workers_take_extreme_settings_or_refuse_them() {
     try_workers(&NoPanics::begin(), async || MemoryStore::new()).await;
 }
 
 /// A handler that fails once, and asks for a pause.
 #[tokio::test(flavor = "multi_thread")]
-async fn retry_policies() {
+async fn retry_policies_take_extreme_settings() {
     let panics = NoPanics::begin();
     for (first, longest) in TIMES.into_iter().flat_map(|first| TIMES.map(|longest| (first, longest))) {
         for attempts in [0, 1, u32::MAX] {
@@ -271,7 +271,7 @@ async fn retry_policies() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn memory_stores() {
+async fn memory_stores_take_extreme_settings() {
     let panics = NoPanics::begin();
     for capacity in COUNTS {
         for min_retention in TIMES {
@@ -291,7 +291,7 @@ async fn memory_stores() {
 
 /// Over a store that is down, too, which opens the circuit.
 #[tokio::test(flavor = "multi_thread")]
-async fn breakers() {
+async fn breakers_take_extreme_settings() {
     let panics = NoPanics::begin();
     for (first, longest) in TIMES.into_iter().flat_map(|first| TIMES.map(|longest| (first, longest))) {
         for count in COUNTS {
@@ -317,7 +317,7 @@ async fn breakers() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn tenant_secrets() {
+async fn tenant_secrets_take_extreme_settings() {
     let panics = NoPanics::begin();
     let secrets = || {
         TenantSecrets::new(
@@ -342,7 +342,7 @@ async fn tenant_secrets() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn schemes() {
+async fn schemes_take_extreme_settings_or_refuse_them() {
     let panics = NoPanics::begin();
     for time in TIMES {
         for count in COUNTS {
@@ -385,7 +385,7 @@ mod sqlite {
     }
 
     #[tokio::test(flavor = "multi_thread")]
-    async fn sqlite_stores() {
+    async fn sqlite_stores_take_extreme_settings() {
         let (panics, directory) = (NoPanics::begin(), Directory::new("builders"));
         for wait in TIMES {
             for kept in TIMES {
@@ -407,7 +407,7 @@ mod sqlite {
     }
 
     #[tokio::test(flavor = "multi_thread")]
-    async fn sqlite_workers() {
+    async fn sqlite_workers_take_extreme_settings_or_refuse_them() {
         let directory = Directory::new("builders");
         try_workers(&NoPanics::begin(), async || SqliteStore::open(file(&directory)).await.expect("a store")).await;
     }

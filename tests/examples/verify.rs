@@ -237,7 +237,7 @@ async fn unknown_provider_is_told_the_known_ones() {
 }
 
 #[tokio::test]
-async fn what_is_no_request_is_rejected() {
+async fn invalid_request_is_rejected() {
     let mut broken = valid();
     broken.headers.insert("not a name".to_owned(), String::new());
     assert_eq!(broken.judge().await.to_string(), "reject:malformed_request");

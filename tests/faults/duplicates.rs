@@ -171,7 +171,7 @@ async fn store_that_fails_while_a_duplicate_waits_is_asked_again() {
 
 /// Waiters that leave give their seats back.
 #[tokio::test(start_paused = true)]
-async fn seats_of_waiters_that_hung_up_are_free_again() {
+async fn waiters_that_hung_up_free_their_places() {
     let receiver = ControlledReceiver::held(|layer| layer.max_waiting_per_event(1));
     let first = receiver.spawn("evt_1");
     receiver.handler.started(1).await;

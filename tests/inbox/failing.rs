@@ -119,7 +119,7 @@ async fn row_39_double_requeue_is_one_and_completed_events_are_not_replayed() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn poison_does_not_block_others() {
+async fn event_that_always_fails_does_not_block_others() {
     let (fixture, runs) = answering(|event, _| match event.id() {
         "poison" => panic!("asked to"),
         _ => StatusCode::OK.into_response(),

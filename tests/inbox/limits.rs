@@ -260,7 +260,7 @@ fn of_one(queue: &Faulty) -> Inbox {
 }
 
 #[test]
-fn limits_of_nothing_are_refused() {
+fn settings_that_stop_a_worker_are_refused() {
     let fixture = Fixture::new();
     assert!(fixture.worker().concurrency(0).is_err());
     assert!(fixture.worker().batch(0).is_err());

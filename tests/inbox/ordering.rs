@@ -55,7 +55,7 @@ async fn events_of_one_resource_run_one_at_a_time_and_others_in_parallel() {
 }
 
 #[tokio::test]
-async fn old_news_are_completed_without_their_handler() {
+async fn superseded_events_are_completed_without_their_handler() {
     let order = OrderSource::json("subscription").expect("a path").sequence("version").expect("a path");
     let (fixture, runs) = noting(order);
     for (id, version) in [("second", 2), ("first", 1), ("third", 3)] {

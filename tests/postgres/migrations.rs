@@ -63,7 +63,7 @@ pub(crate) async fn table_of_version_1(server: &PostgresServer, table: &str) -> 
 }
 
 #[tokio::test]
-async fn complete_table_is_neither_locked_nor_talked_about() {
+async fn complete_table_is_neither_locked_nor_reported() {
     let server = PostgresServer::start_with(Settings::default().set("fsync=off").set("log_min_messages=notice"));
     let fixture = Fixture::on(&server).await;
     let mut other = server.connect().await;

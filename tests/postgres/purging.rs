@@ -45,7 +45,7 @@ async fn purge_deletes_what_has_expired_and_leaves_the_rest() {
 }
 
 #[tokio::test]
-async fn purge_does_not_wait_for_a_row_that_somebody_holds() {
+async fn purge_does_not_wait_for_a_locked_row() {
     let fixture = Fixture::new().await;
     fill(&fixture, 2).await;
     let mut theirs = shared().connect().await;

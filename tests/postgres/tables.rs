@@ -59,7 +59,7 @@ async fn odd_names_are_names_and_nothing_else() {
 }
 
 #[tokio::test]
-async fn names_that_are_none_and_times_that_cannot_work_are_refused() {
+async fn invalid_names_and_unusable_times_are_refused() {
     let builder = || PostgresStore::builder(shared().pool());
     for name in ["", "a b", "a.b.c", "events; DROP TABLE events", "\"unclosed", &"x".repeat(60)] {
         assert_eq!(builder().table(name).expect_err(name).kind(), ConfigErrorKind::Name);

@@ -25,7 +25,7 @@ async fn balance(process: &Process) -> i64 {
 
 /// Row 12: the effect is done and not committed. Neither it nor the completion is there afterwards.
 #[tokio::test]
-async fn row_12_kill_inside_of_the_transaction_leaves_neither() {
+async fn row_12_kill_in_the_transaction_leaves_neither() {
     for backend in Backend::transactional() {
         let mut killed = ledger(&backend, &["--lease-ms", "1000", "--pause-inside-ms", "600000"]);
         let mut deliveries = JoinSet::new();

@@ -85,7 +85,7 @@ async fn pairs(presets: &[Preset], secret: Option<&str>) -> BTreeSet<(&'static s
 }
 
 #[tokio::test]
-async fn delivery_for_one_preset_is_none_for_another_under_the_same_secret() {
+async fn delivery_for_one_preset_is_refused_by_another_with_the_same_secret() {
     let expected: BTreeSet<_> = SAME.iter().copied().collect();
     assert_eq!(pairs(PRESETS, None).await, expected);
 }

@@ -197,7 +197,7 @@ async fn jwt_that_is_nearly_right_is_refused() {
 
 /// As RFC 7518 demands: the two numbers side by side, however right the same two are in DER.
 #[tokio::test]
-async fn signature_in_der_is_none_of_a_jwt() {
+async fn der_signature_of_a_jwt_is_refused() {
     let scheme = plaid(PRIVATE).expect("a private key");
     let secrets = scheme.secrets().current().expect("a set");
     let jwt = jwt();
@@ -271,7 +271,7 @@ async fn replayed_jwt_has_the_same_id_and_a_new_one_another() {
 }
 
 #[test]
-fn what_is_no_key_is_an_error_when_built() {
+fn invalid_key_does_not_build() {
     for text in [JWK.replace("P-256", "P-384"), JWK.replace("H0S7", "AAAA"), "{}".to_owned(), "AAAA".to_owned()] {
         let error = plaid(text.clone()).expect_err("no key");
         assert!(!error.to_string().contains(&text), "{error}");

@@ -87,7 +87,7 @@ fn what_is_signed_must_come_from_somewhere() {
 }
 
 #[test]
-fn names_that_are_none_do_not_build() {
+fn invalid_names_do_not_build() {
     for name in ["", "not a name", "x:y", "é"] {
         error(Template::builder("acme").signature(name, "{hex}"), name);
         error(builder().timestamp(name), name);

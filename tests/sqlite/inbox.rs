@@ -36,7 +36,7 @@ async fn inbox_conforms() {
 }
 
 #[tokio::test]
-async fn accepted_event_is_there_for_whoever_opens_the_file_next() {
+async fn accepted_event_survives_reopening_the_file() {
     let fixture = Fixture::new();
     let store = fixture.store().await;
     let event = accept(&store, "evt_1").await;

@@ -9,7 +9,7 @@ use crate::disks::cause;
 use crate::fixture::{Fixture, PATIENCE, claim, done, is_fresh, key, write_lock};
 
 #[tokio::test(flavor = "multi_thread")]
-async fn who_has_to_write_waits_and_who_only_reads_does_not() {
+async fn writers_wait_for_the_lock_and_readers_do_not() {
     let fixture = Fixture::new();
     let pool = fixture.pool().await;
     let store = SqliteStore::builder().lock_wait(Duration::from_millis(300)).build(&pool).await.expect("a store");

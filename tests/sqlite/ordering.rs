@@ -27,7 +27,7 @@ async fn completion_in_a_handlers_transaction_counts_as_applied() {
 
 /// However the one in front of it ends.
 #[tokio::test]
-async fn next_in_line_goes_on_whatever_becomes_of_the_first() {
+async fn next_event_of_an_order_runs_whatever_becomes_of_the_first() {
     let fixture = Fixture::new();
     let (store, pool) = (fixture.store().await, fixture.pool().await);
     for n in 0..6 {

@@ -14,7 +14,7 @@ use crate::fixture::{DAY, Fixture, LEASE, claim, done, is_fresh, key};
 const NOW: u64 = 1_700_000_000;
 
 #[tokio::test]
-async fn row_tells_the_story_of_its_event() {
+async fn row_records_what_happens_to_its_event() {
     let (fixture, clock) = (Fixture::new(), ManualClock::at_unix(NOW));
     let store = SqliteStore::builder().clock(clock.clone()).open(fixture.path()).await.expect("a store");
     let (pool, key) = (fixture.pool().await, key("evt_1"));

@@ -59,7 +59,7 @@ async fn lease_of_one_passes_unreadable_events() {
 
 /// Those behind it would wait for ever.
 #[tokio::test]
-async fn unreadable_event_does_not_hold_its_line_up() {
+async fn unreadable_event_does_not_stall_its_order() {
     let fixture = Fixture::new();
     let (store, pool) = (fixture.store().await, fixture.pool().await);
     let first = accept_in(&store, "first", Some(Order::of("account"))).await;
@@ -70,7 +70,7 @@ async fn unreadable_event_does_not_hold_its_line_up() {
 
 /// Whether it is met among the first, or on the way from kind to kind.
 #[tokio::test]
-async fn unreadable_event_is_in_no_ones_way_to_another_kind() {
+async fn unreadable_event_does_not_block_other_kinds() {
     let fixture = Fixture::new();
     let (store, pool) = (fixture.store().await, fixture.pool().await);
     let bad = accept(&store, "bad").await;

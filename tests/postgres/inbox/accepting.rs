@@ -97,7 +97,7 @@ async fn events_of_one_batch_arrive_in_the_order_in_which_they_were_asked() {
 }
 
 #[tokio::test]
-async fn those_who_ask_how_many_are_waiting_need_none_of_the_pools_connections() {
+async fn counting_waiting_events_needs_no_connection_of_the_pool() {
     let fixture = Fixture::new().await;
     for id in ["a", "b", "c"] {
         assert_eq!(accept(&fixture.store, &key(id)).await, KEPT);

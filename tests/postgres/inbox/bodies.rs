@@ -44,7 +44,7 @@ async fn purge_removes_what_is_kept_no_longer_and_counts_no_event() {
 
 /// A handler's own transaction takes the body with it, or does not.
 #[tokio::test]
-async fn completion_inside_of_a_transaction_removes_the_body_when_it_is_committed() {
+async fn enlisted_completion_removes_the_body_when_it_is_committed() {
     let fixture = Fixture::new().await;
     let store = keeping(&fixture, Duration::ZERO);
     assert_eq!(accept(&store, &key("evt_1")).await, KEPT);
@@ -67,7 +67,7 @@ async fn completion_inside_of_a_transaction_removes_the_body_when_it_is_committe
 }
 
 #[tokio::test]
-async fn completion_inside_of_a_transaction_says_until_when_the_body_is_kept() {
+async fn enlisted_completion_says_until_when_the_body_is_kept() {
     let fixture = Fixture::new().await;
     let store = keeping(&fixture, MINUTE);
     let inline = fixture.claim_inline(&store, "inline").await;

@@ -99,7 +99,7 @@ async fn lease_that_meets_another_of_the_same_order_leases_the_rest() {
 }
 
 #[tokio::test]
-async fn operators_do_not_wait_for_what_somebody_holds() {
+async fn operators_do_not_wait_for_locked_rows() {
     let fixture = Fixture::new().await;
     for id in ["held", "free"] {
         assert_eq!(accept(&fixture.store, &key(id)).await, KEPT);

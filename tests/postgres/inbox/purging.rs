@@ -37,7 +37,7 @@ async fn purge_leaves_dead_letters_and_what_is_to_be_run() {
 }
 
 #[tokio::test]
-async fn old_news_are_old_news_after_every_retention() {
+async fn superseded_sequence_numbers_stay_superseded_after_every_retention() {
     let fixture = Fixture::new().await;
     let run = async |sequence: i64, id: &str| {
         accept_ordered(&fixture.store, &key(id), Order::of("sub_1").sequence(sequence)).await;
@@ -59,7 +59,7 @@ async fn old_news_are_old_news_after_every_retention() {
 }
 
 #[tokio::test]
-async fn old_news_are_old_news_when_an_expired_event_is_delivered_again() {
+async fn superseded_sequence_numbers_stay_superseded_when_an_expired_event_is_delivered_again() {
     for inline in [true, false] {
         let fixture = Fixture::new().await;
         let order = |sequence| Order::of("sub_1").sequence(sequence);

@@ -58,7 +58,7 @@ async fn lease_of_one_passes_unreadable_events() {
 
 /// Those behind it would wait for ever.
 #[tokio::test]
-async fn unreadable_event_does_not_hold_its_line_up() {
+async fn unreadable_event_does_not_stall_its_order() {
     let fixture = Fixture::new().await;
     for id in ["first", "second"] {
         accept_ordered(&fixture.store, &key(id), Order::of("account")).await;

@@ -64,7 +64,7 @@ async fn events_that_come_together_take_few_scripts_and_each_id_is_accepted_once
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn value_that_is_no_record_is_in_nobody_elses_way() {
+async fn value_that_is_no_record_does_not_block_other_events() {
     let server = RedisServer::start();
     let store = store_on(&server);
     server.command(&["HSET", &format!("{PREFIX}{}", key("13")), "no", "record"]);

@@ -265,7 +265,7 @@ async fn running_events_that_are_listed_nowhere_run_again_after_a_while() {
 
 /// An operator took it out: whoever had it has not completed it.
 #[tokio::test(flavor = "multi_thread")]
-async fn discarded_event_is_lost_to_whoever_had_it() {
+async fn discarded_event_is_lost_to_its_worker() {
     let server = RedisServer::start();
     let store = store_on(&server);
     accept_all(&store, ["1".to_owned()]).await;

@@ -204,7 +204,7 @@ async fn event_of_another_version_is_a_dead_letter_and_told_of() {
 
 /// A key was deleted by hand.
 #[tokio::test]
-async fn event_whose_parcel_is_gone_is_a_dead_letter_and_told_of() {
+async fn event_whose_stored_request_is_gone_is_a_dead_letter_and_told_of() {
     let server = RedisServer::start();
     let (logs, _listening) = Logs::capture();
     let store = store_on(&server);

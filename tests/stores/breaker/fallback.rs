@@ -14,7 +14,7 @@ use crate::support::logs::Logs;
 
 /// Two instances on one store run one event while it is away, and are told when it is back.
 #[tokio::test(start_paused = true)]
-async fn row_41_two_instances_may_both_run_an_event_and_it_comes_out() {
+async fn row_41_two_instances_may_both_run_an_event_and_the_conflict_is_found() {
     let (logs, _guard) = Logs::capture();
     let memory = MemoryStore::new();
     let fixtures =

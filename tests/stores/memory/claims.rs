@@ -32,7 +32,7 @@ fn attempt(claim: &Result<(Claim, ClaimToken), StoreErrorKind>) -> Option<u32> {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
-async fn conforms() {
+async fn memory_store_conforms() {
     conformance::run(&Memory(ManualClock::at_unix(1_700_000_000))).await;
 }
 

@@ -4,12 +4,7 @@
 //! the rounds of (variant / base) within the round, and the whole is repeated three times, of which the median counts. The
 //! handlers do not yield. `target/bench/delivery.json` gets the ratios of the current-thread runtime.
 
-#[path = "support/payload.rs"]
-mod payload;
-#[path = "support/report.rs"]
-mod report;
-#[path = "support/variants.rs"]
-mod variants;
+mod support;
 
 use std::time::{Duration, Instant};
 
@@ -20,8 +15,8 @@ use tower::Service;
 use tower_webhook::EventKey;
 use tower_webhook::store::{ClaimRequest, ClaimToken, Completion, Hold, MemoryStore, Store};
 
-use report::{Report, median};
-use variants::Variant;
+use support::report::{Report, median};
+use support::variants::{self, Variant};
 
 const RUNS: usize = 3;
 const SIZES: [(&str, usize); 4] = [("1k", 1 << 10), ("10k", 10 << 10), ("100k", 100 << 10), ("1m", 1 << 20)];

@@ -3,14 +3,13 @@
 //!
 //! `--quick` has fewer of them, to try the bench itself. `target/bench/inbox_sqlite.json` gets the figures.
 
-#[path = "support/report.rs"]
-mod report;
+mod support;
 
 use std::path::PathBuf;
 use std::time::{Duration, Instant, SystemTime};
 
-use report::{Report, median};
 use sqlx::sqlite::{SqliteConnectOptions, SqlitePool};
+use support::report::{Report, median};
 use tower_webhook::EventKey;
 use tower_webhook::queue::{KindLimits, LeaseRequest, Queue, StoredRequest};
 use tower_webhook::store::{Claim, ClaimRequest, ClaimToken, Completion, Hold, SqliteStore, Store};
@@ -28,7 +27,7 @@ const BACKLOG: &str = "WITH RECURSIVE n (n) AS (SELECT 1 UNION ALL SELECT n + 1 
 async fn main() {
     let quick = std::env::args().any(|argument| argument == "--quick");
     let (many, rounds) = if quick { (20_000, 1) } else { (1_000_000, 5) };
-    let (alone, crowded) = (Site::new("alone", 0).await, Site::new("crowded", many).await);
+    let (alone, crowded) = (Database::new("alone", 0).await, Database::new("crowded", many).await);
     let mut report = Report::default();
     println!(
         "\nsqlite, leasing {BATCH} events, in microseconds: nothing else waiting, and {many} of another kind in front"
@@ -51,25 +50,25 @@ async fn main() {
     report.print_and_write("inbox_sqlite");
 }
 
-struct Site {
+struct Database {
     directory: PathBuf,
     store: SqliteStore,
 }
 
-impl Site {
+impl Database {
     async fn new(name: &str, backlog: i64) -> Self {
         let directory = std::env::temp_dir().join(format!("tower-webhook-bench-{}-{name}", std::process::id()));
         std::fs::create_dir_all(&directory).expect("a directory");
         let path = directory.join("events.db");
         let store = SqliteStore::open(&path).await.expect("a store");
-        let site = Self { directory, store };
-        site.accept(1).await;
+        let database = Self { directory, store };
+        database.accept(1).await;
         let pool = SqlitePool::connect_with(SqliteConnectOptions::new().filename(path)).await.expect("a pool");
         if backlog > 0 {
             sqlx::query(BACKLOG).bind(backlog).execute(&pool).await.expect("a backlog");
         }
         sqlx::query("PRAGMA wal_checkpoint(TRUNCATE)").execute(&pool).await.expect("a checkpoint");
-        site
+        database
     }
 
     async fn accept(&self, events: usize) {
@@ -101,7 +100,7 @@ impl Site {
     }
 }
 
-impl Drop for Site {
+impl Drop for Database {
     fn drop(&mut self) {
         let _ = std::fs::remove_dir_all(&self.directory);
     }

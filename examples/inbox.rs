@@ -7,8 +7,7 @@
 //! cargo run --example inbox -- --handler-ms 1000 --rate 100 --concurrency 50    # falls behind, and catches up
 //! ```
 
-#[path = "support/stores.rs"]
-mod stores;
+mod support;
 
 use std::error::Error;
 use std::sync::Arc;
@@ -27,6 +26,8 @@ use tokio::time::{Instant, MissedTickBehavior, interval};
 use tower::ServiceExt;
 use tower_webhook::testing::TestSender;
 use tower_webhook::{WebhookEvent, WebhookLayer, Worker, scheme};
+
+use self::support::stores;
 
 /// A receiver whose handlers are slow, and whose sender does not notice.
 #[derive(Parser)]

@@ -12,10 +12,7 @@
 //! on, run two of them on one database: every acknowledged payment is in the balance, and none is in it twice. Nothing in the
 //! tables prevents that; the claim does. The pauses are there to be killed in.
 
-#[path = "support/books.rs"]
-mod books;
-#[path = "support/console.rs"]
-mod console;
+mod support;
 
 use std::error::Error;
 use std::net::SocketAddr;
@@ -32,7 +29,8 @@ use tower_webhook::queue::Queue;
 use tower_webhook::worker::RetryPolicy;
 use tower_webhook::{HandlerError, WebhookEvent, WebhookLayer, Worker, scheme};
 
-use self::books::Books;
+use self::support::books::Books;
+use self::support::console;
 
 /// A ledger of payments at POST /webhooks, and its balance at GET /balance.
 #[derive(Parser)]

@@ -17,20 +17,7 @@
 //! Any number of receivers on one store act as one. With `--mode inbox` events are acknowledged as soon as they are stored, and run by
 //! workers, in this process or, with `--workers 0` here, in another.
 
-#[path = "support/console.rs"]
-mod console;
-#[path = "support/demo.rs"]
-mod demo;
-#[path = "support/events.rs"]
-mod events;
-#[path = "support/listing.rs"]
-mod listing;
-#[path = "support/paste.rs"]
-mod paste;
-#[path = "support/schemes.rs"]
-mod schemes;
-#[path = "support/stores.rs"]
-mod stores;
+mod support;
 
 use std::error::Error;
 use std::fs::{File, OpenOptions};
@@ -55,7 +42,8 @@ use tower_webhook::testing::TestSender;
 use tower_webhook::worker::RetryPolicy;
 use tower_webhook::{HandlerError, WebhookEvent, WebhookLayer, Worker};
 
-use self::schemes::Given;
+use self::support::schemes::Given;
+use self::support::{console, demo, events, listing, paste, schemes, stores};
 
 /// A webhook receiver at POST /webhooks.
 #[derive(Parser)]

@@ -12,6 +12,8 @@
 //! On stdout is how often each status came and how long the answers took. The exit code is 0 if every delivery was
 //! answered, whatever the answer.
 
+mod support;
+
 use std::collections::BTreeMap;
 use std::error::Error;
 use std::hash::{BuildHasher, RandomState};
@@ -29,14 +31,7 @@ use indicatif::{ProgressBar, ProgressStyle};
 use tokio::task::JoinSet;
 use tower_webhook::testing::TestSender;
 
-#[path = "support/demo.rs"]
-mod demo;
-#[path = "support/events.rs"]
-mod events;
-#[path = "support/listing.rs"]
-mod listing;
-#[path = "support/schemes.rs"]
-mod schemes;
+use self::support::{demo, events, listing, schemes};
 
 type HttpClient = Client<HttpConnector, Full<Bytes>>;
 type AnyError = Box<dyn Error + Send + Sync>;

@@ -23,26 +23,16 @@
 //! people, why a delivery was rejected. The verdict is the library's own (`tower_webhook::scheme::verify`), the guess at
 //! the reason is the example's: see `support/suspects.rs`.
 
+mod support;
+
 use std::error::Error;
 use std::io::{self, Read, Write};
 use std::process::ExitCode;
 
 use clap::Parser;
 
-use self::captured::{Captured, Verdict};
-
-#[path = "support/captured.rs"]
-mod captured;
-#[path = "support/demo.rs"]
-mod demo;
-#[path = "support/json_layout.rs"]
-mod json_layout;
-#[path = "support/listing.rs"]
-mod listing;
-#[path = "support/schemes.rs"]
-mod schemes;
-#[path = "support/suspects.rs"]
-mod suspects;
+use self::support::captured::{Captured, Verdict};
+use self::support::listing;
 
 /// Verifies captured deliveries, and explains what a receiver would refuse.
 #[derive(Parser)]

@@ -138,7 +138,7 @@ const LAYER_COUNTS: [Configure<WebhookLayer, usize>; 3] = [
 ];
 
 #[tokio::test(flavor = "multi_thread")]
-async fn layers() {
+async fn layers_take_extreme_settings_or_refuse_them() {
     let panics = NoPanics::begin();
     let sender = TestSender::new(support::scheme());
     let order = OrderSource::json("resource").and_then(|order| order.sequence("version")).expect("paths");
@@ -174,7 +174,7 @@ async fn layers() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn drains() {
+async fn drains_take_extreme_deadlines() {
     let panics = NoPanics::begin();
     for time in TIMES {
         let begun = Arc::new(tokio::sync::Notify::new());
@@ -237,13 +237,13 @@ async fn try_workers<I: Queue + Clone>(panics: &NoPanics, inbox: impl AsyncFn() 
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn workers() {
+async fn workers_take_extreme_settings_or_refuse_them() {
     try_workers(&NoPanics::begin(), async || MemoryStore::new()).await;
 }
 
 /// A handler that fails once, and asks for a pause.
 #[tokio::test(flavor = "multi_thread")]
-async fn retry_policies() {
+async fn retry_policies_take_extreme_settings() {
     let panics = NoPanics::begin();
     for (first, longest) in TIMES.into_iter().flat_map(|first| TIMES.map(|longest| (first, longest))) {
         for attempts in [0, 1, u32::MAX] {
@@ -271,7 +271,7 @@ async fn retry_policies() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn memory_stores() {
+async fn memory_stores_take_extreme_settings() {
     let panics = NoPanics::begin();
     for capacity in COUNTS {
         for min_retention in TIMES {
@@ -291,7 +291,7 @@ async fn memory_stores() {
 
 /// Over a store that is down, too, which opens the circuit.
 #[tokio::test(flavor = "multi_thread")]
-async fn breakers() {
+async fn breakers_take_extreme_settings() {
     let panics = NoPanics::begin();
     for (first, longest) in TIMES.into_iter().flat_map(|first| TIMES.map(|longest| (first, longest))) {
         for count in COUNTS {
@@ -317,7 +317,7 @@ async fn breakers() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn tenant_secrets() {
+async fn tenant_secrets_take_extreme_settings() {
     let panics = NoPanics::begin();
     let secrets = || {
         TenantSecrets::new(
@@ -342,7 +342,7 @@ async fn tenant_secrets() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn schemes() {
+async fn schemes_take_extreme_settings_or_refuse_them() {
     let panics = NoPanics::begin();
     for time in TIMES {
         for count in COUNTS {
@@ -376,37 +376,21 @@ mod sqlite {
     use tower_webhook::store::SqliteStore;
 
     use super::*;
+    use crate::support::directory::Directory;
 
-    /// Removed when dropped.
-    struct Directory(PathBuf);
-
-    impl Directory {
-        fn new(name: &str) -> Self {
-            let path = std::env::temp_dir().join(format!("tower-webhook-builders-{}-{name}", std::process::id()));
-            std::fs::create_dir_all(&path).expect("a directory");
-            Self(path)
-        }
-
-        /// A file that there is not yet.
-        fn file(&self) -> PathBuf {
-            static NUMBER: AtomicUsize = AtomicUsize::new(0);
-            self.0.join(format!("{}.db", NUMBER.fetch_add(1, Ordering::Relaxed)))
-        }
-    }
-
-    impl Drop for Directory {
-        fn drop(&mut self) {
-            let _ = std::fs::remove_dir_all(&self.0);
-        }
+    /// A file that there is not yet.
+    fn file(directory: &Directory) -> PathBuf {
+        static NUMBER: AtomicUsize = AtomicUsize::new(0);
+        directory.path().join(format!("{}.db", NUMBER.fetch_add(1, Ordering::Relaxed)))
     }
 
     #[tokio::test(flavor = "multi_thread")]
-    async fn sqlite_stores() {
-        let (panics, directory) = (NoPanics::begin(), Directory::new("stores"));
+    async fn sqlite_stores_take_extreme_settings() {
+        let (panics, directory) = (NoPanics::begin(), Directory::new("builders"));
         for wait in TIMES {
             for kept in TIMES {
                 let builder = SqliteStore::builder().lock_wait(wait).keep_completed_bodies(kept);
-                let store = builder.open(directory.file()).await.expect("a store");
+                let store = builder.open(file(&directory)).await.expect("a store");
                 try_verbs(&format!("lock_wait({wait:?}), keep_completed_bodies({kept:?})"), &store, true).await;
                 store.forget(&Filter::all()).await.expect("an empty inbox");
                 for time in TIMES {
@@ -423,8 +407,8 @@ mod sqlite {
     }
 
     #[tokio::test(flavor = "multi_thread")]
-    async fn sqlite_workers() {
-        let directory = Directory::new("workers");
-        try_workers(&NoPanics::begin(), async || SqliteStore::open(directory.file()).await.expect("a store")).await;
+    async fn sqlite_workers_take_extreme_settings_or_refuse_them() {
+        let directory = Directory::new("builders");
+        try_workers(&NoPanics::begin(), async || SqliteStore::open(file(&directory)).await.expect("a store")).await;
     }
 }

@@ -13,12 +13,13 @@ use tower_webhook::rejection::RejectionKind;
 use tower_webhook::store::{Claim, ClaimRequest, ClaimToken, PostgresStore, RedisStore, Store};
 use tower_webhook::{Outcome, WebhookLayer};
 
-use crate::support::NOW;
-use crate::support::audited::{Audited, eventually, key};
+use crate::support::audited::Audited;
 use crate::support::checker::Ledger;
-use crate::support::postgres_server::PostgresServer;
 use crate::support::proxy::{Proxy, Weather};
-use crate::support::redis_server::RedisServer;
+use crate::support::servers::postgres::PostgresServer;
+use crate::support::servers::redis::RedisServer;
+use crate::support::wait::eventually;
+use crate::support::{NOW, key};
 
 const LEASE: Duration = Duration::from_millis(600);
 
@@ -74,7 +75,8 @@ impl Server {
 /// ledger.
 async fn receivers(server: &Server) -> (Audited<Arc<dyn Store>>, Proxy, Audited<Arc<dyn Store>>) {
     let proxy = Proxy::before(server.address()).await;
-    let (brief, ledger) = (|layer: WebhookLayer| layer.lease(LEASE).expect("a lease"), Ledger::default());
+    let brief = |layer: WebhookLayer| layer.in_flight_wait(Duration::ZERO).lease(LEASE).expect("a lease");
+    let ledger = Ledger::default();
     let behind = Audited::configured(server.store_at(proxy.address).await, ledger.clone(), brief);
     let direct = Audited::configured(server.store_at(server.address()).await, ledger, brief);
     behind.handler.hold();

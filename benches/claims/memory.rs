@@ -6,8 +6,8 @@ use tower_webhook::EventKey;
 use tower_webhook::store::{ClaimRequest, ClaimToken, Completion, MemoryStore, Store};
 
 use crate::Effort;
-use crate::load::{self, LEASE, id};
-use crate::report::{Report, median};
+use crate::support::load::{self, LEASE, id};
+use crate::support::report::{Report, median};
 
 const WEEK: Duration = Duration::from_secs(7 * 24 * 3600);
 

@@ -5,9 +5,9 @@ use std::process::Command;
 use sqlx::PgPool;
 use tower_webhook::store::PostgresStore;
 
-use crate::load::{self, id};
-use crate::postgres_server::PostgresServer;
-use crate::report::{Report, median};
+use crate::servers::postgres::PostgresServer;
+use crate::support::load::{self, id};
+use crate::support::report::{Report, median};
 use crate::{Effort, sockets};
 
 /// The row that a claim writes.

@@ -6,9 +6,9 @@ use deadpool_redis::redis::{cmd, pipe};
 use deadpool_redis::{Config, Pool, Runtime};
 use tower_webhook::store::{ClaimToken, RedisStore};
 
-use crate::load::{self, LEASE, Load, id};
-use crate::redis_server::RedisServer;
-use crate::report::{Report, median};
+use crate::servers::redis::RedisServer;
+use crate::support::load::{self, LEASE, Load, id};
+use crate::support::report::{Report, median};
 use crate::{Effort, sockets};
 
 pub(crate) async fn measure(report: &mut Report, effort: Effort) {

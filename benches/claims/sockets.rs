@@ -14,7 +14,7 @@ use tower_webhook::testing::TestSender;
 use tower_webhook::{WebhookEvent, WebhookLayer, scheme};
 
 use crate::Effort;
-use crate::load::{Load, new_key};
+use crate::support::load::{Load, new_key};
 
 const CONCURRENCY: usize = 16;
 

@@ -7,8 +7,8 @@ use sqlx::{ConnectOptions, SqliteConnection};
 use tower_webhook::store::{ClaimToken, SqliteStore};
 
 use crate::Effort;
-use crate::load;
-use crate::report::{Report, median};
+use crate::support::load;
+use crate::support::report::{Report, median};
 
 pub(crate) async fn measure(report: &mut Report, effort: Effort) {
     let directory = Directory::new();

@@ -2,20 +2,21 @@
 
 use tower_webhook::queue::Queue;
 
+use crate::Effort;
 use crate::events::accepts;
-use crate::report::{Report, median};
-use crate::site::Sites;
-use crate::{Effort, load};
+use crate::stores::Stores;
+use crate::support::load;
+use crate::support::report::{Report, median};
 
-pub(crate) async fn measure(report: &mut Report, effort: Effort, sites: &Sites) {
-    one(report, effort, sites, &sites.postgres, "postgres", 40_000.0).await;
-    one(report, effort, sites, &sites.redis, "redis", 150_000.0).await;
+pub(crate) async fn measure(report: &mut Report, effort: Effort, stores: &Stores) {
+    one(report, effort, stores, &stores.postgres, "postgres", 40_000.0).await;
+    one(report, effort, stores, &stores.redis, "redis", 150_000.0).await;
 }
 
 async fn one<I: Queue + Clone>(
     report: &mut Report,
     effort: Effort,
-    sites: &Sites,
+    stores: &Stores,
     inbox: &I,
     name: &str,
     operations: f64,
@@ -23,9 +24,9 @@ async fn one<I: Queue + Clone>(
     let operations = (operations * effort.operations) as usize;
     let mut rates = Vec::new();
     for _ in 0..effort.rounds {
-        sites.empty().await;
+        stores.empty().await;
         let claimed = load::claims(inbox, 64, operations).await.per_second;
-        sites.empty().await;
+        stores.empty().await;
         let accepted = accepts(inbox, 64, operations).await.per_second;
         rates.push((accepted, claimed));
     }

@@ -15,22 +15,22 @@ use tower_webhook::testing::TestSender;
 use tower_webhook::{WebhookEvent, WebhookLayer, Worker, scheme};
 
 use crate::Effort;
-use crate::load::new_key;
-use crate::report::{Report, median};
-use crate::site::Sites;
+use crate::stores::Stores;
+use crate::support::load::new_key;
+use crate::support::report::{Report, median};
 
 const SLOW: Duration = Duration::from_millis(200);
 /// What 64 handlers of 200 ms can do is 320; the rest waits.
 const PER_SECOND: u32 = 500;
 
-pub(crate) async fn measure(report: &mut Report, effort: Effort, sites: &Sites) {
+pub(crate) async fn measure(report: &mut Report, effort: Effort, stores: &Stores) {
     let deliveries = (5_000.0 * effort.operations) as usize;
     let mut rounds = Vec::new();
     for _ in 0..effort.rounds {
-        sites.empty().await;
-        let instant = acknowledge(sites, Duration::ZERO, deliveries).await;
-        sites.empty().await;
-        let slow = acknowledge(sites, SLOW, deliveries).await;
+        stores.empty().await;
+        let instant = acknowledge(stores, Duration::ZERO, deliveries).await;
+        stores.empty().await;
+        let slow = acknowledge(stores, SLOW, deliveries).await;
         rounds.push((slow, instant));
     }
     println!("\npostgres, acknowledgements over sockets at {PER_SECOND} per second, p99");
@@ -40,7 +40,7 @@ pub(crate) async fn measure(report: &mut Report, effort: Effort, sites: &Sites) 
 }
 
 /// The 99th percentile, in microseconds.
-async fn acknowledge(sites: &Sites, time: Duration, deliveries: usize) -> f64 {
+async fn acknowledge(stores: &Stores, time: Duration, deliveries: usize) -> f64 {
     let handlers = Router::new().route(
         "/webhooks",
         post(async move |_: WebhookEvent| {
@@ -50,12 +50,12 @@ async fn acknowledge(sites: &Sites, time: Duration, deliveries: usize) -> f64 {
         }),
     );
     let scheme = scheme::timestamped("whsec_bench").expect("a secret");
-    let app = handlers.clone().layer(WebhookLayer::inbox(scheme.clone(), sites.postgres.clone()));
+    let app = handlers.clone().layer(WebhookLayer::inbox(scheme.clone(), stores.postgres.clone()));
     let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.expect("a free port");
     let url: Uri = format!("http://{}/webhooks", listener.local_addr().expect("an address")).parse().expect("a URL");
     let server = tokio::spawn(async move { axum::serve(listener, app).await });
     let (stop, stopped) = tokio::sync::oneshot::channel::<()>();
-    let worker = Worker::new(sites.postgres.clone(), handlers).grace(Duration::from_secs(60));
+    let worker = Worker::new(stores.postgres.clone(), handlers).grace(Duration::from_secs(60));
     let worker = tokio::spawn(worker.run(async { _ = stopped.await }));
 
     let (sender, client) = (TestSender::new(scheme), Client::builder(TokioExecutor::new()).build_http::<Full<Bytes>>());

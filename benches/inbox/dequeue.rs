@@ -9,18 +9,18 @@ use tower_webhook::store::{Completion, PostgresStore};
 
 use crate::Effort;
 use crate::events::accepts;
-use crate::report::{Report, median};
-use crate::site::Sites;
+use crate::stores::Stores;
+use crate::support::report::{Report, median};
 
 const BATCH: usize = 10;
 
-pub(crate) async fn measure(report: &mut Report, effort: Effort, sites: &Sites) {
+pub(crate) async fn measure(report: &mut Report, effort: Effort, stores: &Stores) {
     let many = (1_000_000.0 * effort.operations) as usize;
-    let (few, crowded) = (sites.table("few_waiting").await, sites.table("many_waiting").await);
+    let (few, crowded) = (stores.table("few_waiting").await, stores.table("many_waiting").await);
     accepts(&few, 64, 1_000).await;
     accepts(&crowded, 64, many).await;
     for table in ["few_waiting", "many_waiting"] {
-        sites.sql(&format!("VACUUM ANALYZE {table}")).await;
+        stores.sql(&format!("VACUUM ANALYZE {table}")).await;
     }
     let mut rounds = Vec::new();
     for _ in 0..effort.rounds * 4 {
@@ -35,11 +35,11 @@ pub(crate) async fn measure(report: &mut Report, effort: Effort, sites: &Sites) 
 }
 
 /// Beside so many due events of `/b`, what is leased for `/a`, and what is leased of other types, in milliseconds.
-pub(crate) async fn measure_other_kinds(report: &mut Report, effort: Effort, sites: &Sites) {
+pub(crate) async fn measure_other_kinds(report: &mut Report, effort: Effort, stores: &Stores) {
     let many = (1_000_000.0 * effort.operations) as usize;
-    let store = sites.table("other_kinds").await;
-    due(sites, "other_kinds", many).await;
-    sites.sql("VACUUM ANALYZE other_kinds").await;
+    let store = stores.table("other_kinds").await;
+    due(stores, "other_kinds", many).await;
+    stores.sql("VACUUM ANALYZE other_kinds").await;
     let endpoints = ["/a".into()];
     let full = KindLimits::new(BATCH).with("t", 0);
     let mut of_a = LeaseRequest::new(BATCH, Duration::from_secs(600));
@@ -54,7 +54,7 @@ pub(crate) async fn measure_other_kinds(report: &mut Report, effort: Effort, sit
         let mut times = Vec::new();
         for round in 0..effort.rounds * 20 {
             let keys = format!("'2.0:/a//{name} {round} ' || n, 'other'");
-            insert(sites, "other_kinds", &keys, "'/a'", BATCH).await;
+            insert(stores, "other_kinds", &keys, "'/a'", BATCH).await;
             let begun = Instant::now();
             let leased = store.lease(&request).await.expect("events");
             times.push(begun.elapsed().as_secs_f64() * 1e3);
@@ -67,15 +67,15 @@ pub(crate) async fn measure_other_kinds(report: &mut Report, effort: Effort, sit
 }
 
 /// What an empty lease costs, in milliseconds, with so many events that ended while a snapshot was open.
-pub(crate) async fn measure_old_snapshot(report: &mut Report, effort: Effort, sites: &Sites) {
+pub(crate) async fn measure_old_snapshot(report: &mut Report, effort: Effort, stores: &Stores) {
     let many = (1_000_000.0 * effort.operations) as usize;
-    let store = sites.table("old_snapshot").await;
-    due(sites, "old_snapshot", many).await;
-    let mut backup = sites.pool.begin().await.expect("a transaction");
+    let store = stores.table("old_snapshot").await;
+    due(stores, "old_snapshot", many).await;
+    let mut backup = stores.pool.begin().await.expect("a transaction");
     let open = "SET TRANSACTION ISOLATION LEVEL REPEATABLE READ; SELECT count(*) FROM pg_class";
     sqlx::raw_sql(open).execute(&mut *backup).await.expect("a snapshot");
-    sites.sql("UPDATE old_snapshot SET state = 'running', due_at = due_at + interval '30 s'").await;
-    sites.sql("UPDATE old_snapshot SET state = 'completed', due_at = NULL").await;
+    stores.sql("UPDATE old_snapshot SET state = 'running', due_at = due_at + interval '30 s'").await;
+    stores.sql("UPDATE old_snapshot SET state = 'completed', due_at = NULL").await;
     // The server tells how many rows are dead a second later; the first leases find out how much they cost.
     tokio::time::sleep(Duration::from_secs(2)).await;
     let mut times = Vec::new();
@@ -94,11 +94,11 @@ pub(crate) async fn measure_old_snapshot(report: &mut Report, effort: Effort, si
 }
 
 /// Has so many events of `/b` be due.
-async fn due(sites: &Sites, table: &str, many: usize) {
-    insert(sites, table, "'2.0:/b//' || n, 't'", "'/b'", many).await;
+async fn due(stores: &Stores, table: &str, many: usize) {
+    insert(stores, table, "'2.0:/b//' || n, 't'", "'/b'", many).await;
 }
 
-async fn insert(sites: &Sites, table: &str, key_and_type: &str, endpoint: &str, many: usize) {
+async fn insert(stores: &Stores, table: &str, key_and_type: &str, endpoint: &str, many: usize) {
     let sql = format!(
         "INSERT INTO {table} (key, event_type, state, token, lease_until, received_at, attempts, fingerprint, arrival, endpoint,
                               due_at, head, body)
@@ -106,7 +106,7 @@ async fn insert(sites: &Sites, table: &str, key_and_type: &str, endpoint: &str, 
                 now() - interval '1 minute' + n * interval '1 microsecond', 'head', repeat('x', 200)::bytea
            FROM generate_series(1, {many}) n"
     );
-    sqlx::query(AssertSqlSafe(sql)).execute(&sites.pool).await.expect("events");
+    sqlx::query(AssertSqlSafe(sql)).execute(&stores.pool).await.expect("events");
 }
 
 /// The median of several leases, in microseconds. What was leased is completed, outside of the timing, and as many accepted.

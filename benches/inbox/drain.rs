@@ -11,29 +11,29 @@ use tower_webhook::{WebhookEvent, Worker};
 
 use crate::Effort;
 use crate::events::accepts;
-use crate::report::{Report, median};
-use crate::site::Sites;
+use crate::stores::Stores;
+use crate::support::report::{Report, median};
 
 /// What a worker runs at once unless told otherwise.
 const CONCURRENCY: usize = 64;
 
-pub(crate) async fn measure(report: &mut Report, effort: Effort, sites: &Sites) {
+pub(crate) async fn measure(report: &mut Report, effort: Effort, stores: &Stores) {
     let events = (20_000.0 * effort.operations) as usize;
-    sites.sql("CREATE TABLE jobs (id bigserial PRIMARY KEY, body bytea NOT NULL, done_at timestamptz)").await;
-    sites.sql("CREATE INDEX jobs_open ON jobs (id) WHERE done_at IS NULL").await;
+    stores.sql("CREATE TABLE jobs (id bigserial PRIMARY KEY, body bytea NOT NULL, done_at timestamptz)").await;
+    stores.sql("CREATE INDEX jobs_open ON jobs (id) WHERE done_at IS NULL").await;
     let options = PgPoolOptions::new().max_connections(CONCURRENCY as u32).min_connections(CONCURRENCY as u32);
-    let pool = options.connect_with((*sites.pool.connect_options()).clone()).await.expect("connections");
+    let pool = options.connect_with((*stores.pool.connect_options()).clone()).await.expect("connections");
     let mut rates = Vec::new();
     for _ in 0..effort.rounds {
-        sites.empty().await;
-        accepts(&sites.postgres, 64, events).await;
-        sites.sql("VACUUM ANALYZE webhook_events").await;
-        let ours = drain(sites).await;
-        sites.sql("TRUNCATE jobs").await;
-        sites
+        stores.empty().await;
+        accepts(&stores.postgres, 64, events).await;
+        stores.sql("VACUUM ANALYZE webhook_events").await;
+        let ours = drain(stores).await;
+        stores.sql("TRUNCATE jobs").await;
+        stores
             .sql(&format!("INSERT INTO jobs (body) SELECT repeat('x', 1024)::bytea FROM generate_series(1, {events})"))
             .await;
-        sites.sql("VACUUM ANALYZE jobs").await;
+        stores.sql("VACUUM ANALYZE jobs").await;
         let theirs = one_by_one(&pool, events).await;
         rates.push((ours, theirs));
     }
@@ -43,9 +43,9 @@ pub(crate) async fn measure(report: &mut Report, effort: Effort, sites: &Sites) 
     report.number("drain_postgres_vs_single", median(rates.iter().map(|rate| rate.0 / rate.1)));
 }
 
-async fn drain(sites: &Sites) -> f64 {
+async fn drain(stores: &Stores) -> f64 {
     let handlers = Router::new().route("/webhooks", post(async |_: WebhookEvent| {}));
-    let worker = Worker::new(sites.postgres.clone(), handlers);
+    let worker = Worker::new(stores.postgres.clone(), handlers);
     let begun = Instant::now();
     let drained = worker.run_until_idle().await;
     drained as f64 / begun.elapsed().as_secs_f64()

@@ -6,7 +6,7 @@ use bytes::Bytes;
 use tower_webhook::queue::{Queue, StoredRequest};
 use tower_webhook::store::{Claim, ClaimRequest, ClaimToken};
 
-use crate::load::{LEASE, Load, new_key};
+use crate::support::load::{LEASE, Load, new_key};
 
 /// About 1 KiB, behind a head as the layer writes it.
 fn parcel() -> StoredRequest {

@@ -14,17 +14,17 @@ use tower_webhook::{WebhookEvent, Worker};
 
 use crate::Effort;
 use crate::events::accept_new;
-use crate::report::{Report, median};
-use crate::site::Sites;
+use crate::stores::Stores;
+use crate::support::report::{Report, median};
 
-pub(crate) async fn measure(report: &mut Report, effort: Effort, sites: &Sites) {
+pub(crate) async fn measure(report: &mut Report, effort: Effort, stores: &Stores) {
     let events = (400.0 * effort.operations).max(20.0) as usize;
     println!("\npick-up by an idle worker on a store of its own");
-    sites.empty().await;
-    let elsewhere = PostgresStore::new(sites.pool.clone());
-    one(report, "postgres", &sites.postgres, elsewhere, events).await;
-    let pool = Config::from_url(sites.redis_url()).create_pool(Some(Runtime::Tokio1)).expect("a pool");
-    one(report, "redis", &sites.redis, RedisStore::new(pool), events).await;
+    stores.empty().await;
+    let elsewhere = PostgresStore::new(stores.pool.clone());
+    one(report, "postgres", &stores.postgres, elsewhere, events).await;
+    let pool = Config::from_url(stores.redis_url()).create_pool(Some(Runtime::Tokio1)).expect("a pool");
+    one(report, "redis", &stores.redis, RedisStore::new(pool), events).await;
 }
 
 async fn one(report: &mut Report, name: &str, inbox: &impl Queue, elsewhere: impl Queue, events: usize) {

@@ -14,10 +14,10 @@ use tower_webhook::queue::{Filter, LeaseRequest, Leased, Page, Queue, StoredRequ
 use tower_webhook::store::{Claim, ClaimRequest, ClaimToken, Completion, RedisStore, Store};
 
 use crate::Effort;
-use crate::load::LEASE;
-use crate::redis_scripts::Names;
-use crate::redis_server::RedisServer;
-use crate::report::{Report, median};
+use crate::servers::redis::RedisServer;
+use crate::servers::redis_scripts::Names;
+use crate::support::load::LEASE;
+use crate::support::report::{Report, median};
 
 const MIB: usize = 1 << 20;
 

@@ -15,7 +15,7 @@ use tower_webhook::store::MemoryStore;
 use tower_webhook::testing::TestSender;
 use tower_webhook::{WebhookEvent, WebhookLayer};
 
-use crate::payload;
+use super::payload;
 
 const SECRET: &str = "whsec_bench_secret";
 

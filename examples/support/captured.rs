@@ -11,8 +11,8 @@ use serde::{Deserialize, Deserializer};
 use tower_webhook::rejection::{Rejection, RejectionKind};
 use tower_webhook::scheme::{self, Head, Scheme, Tolerance};
 
-use crate::schemes::{Given, SchemeError, scheme};
-use crate::suspects;
+use super::schemes::{Given, SchemeError, scheme};
+use super::suspects;
 
 /// One delivery, as it was captured.
 #[derive(Clone, Deserialize)]

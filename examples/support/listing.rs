@@ -5,8 +5,8 @@ use std::time::{Duration, SystemTime};
 use http::StatusCode;
 use tower_webhook::scheme::{Algorithm, Profile, Scheme, Tolerance};
 
-use crate::demo;
-use crate::schemes::{self, Given, SchemeError};
+use super::demo;
+use super::schemes::{self, Given, SchemeError};
 
 const HEADINGS: [&str; 8] =
     ["scheme", "what is signed", "tolerance", "sender waits", "and retries for", "refused with", "feature", "id"];

@@ -6,7 +6,7 @@ use bytes::Bytes;
 use http::{Method, Request, Uri};
 use tower_webhook::testing::TestSender;
 
-use crate::events::{self, escaped};
+use super::events::{self, escaped};
 
 /// A signed event that the receiver has not seen.
 pub(crate) fn event(sender: &TestSender, scheme: &str) -> Request<Bytes> {

@@ -1,7 +1,7 @@
 //! Why a signature does not match: tries the usual accidents, and tells which one explains it.
 
-use crate::captured::Captured;
-use crate::json_layout::{Layout, relaid};
+use super::captured::Captured;
+use super::json_layout::{Layout, relaid};
 
 /// The first accident, to the secret or to the body, without which the delivery verifies.
 pub(crate) async fn any(delivery: &Captured) -> Option<String> {

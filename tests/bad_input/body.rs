@@ -81,7 +81,7 @@ async fn signed_body_must_be_json() {
 }
 
 #[tokio::test]
-async fn lone_surrogates_are_refused_where_nobody_reads_too() {
+async fn lone_surrogates_are_refused_in_unread_fields_too() {
     for (what, body) in [
         ("81: lone surrogate in a field nobody reads", r#"{"id":"evt_1","x":"\ud800"}"#),
         ("81: lone surrogate in an array", r#"{"id":"evt_1","x":["\udc00\ud800"]}"#),

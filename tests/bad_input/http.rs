@@ -53,7 +53,7 @@ async fn accepted_over_socket(bytes: impl AsRef<[u8]>, what: &str) {
 }
 
 #[tokio::test]
-async fn hyper_refuses_what_is_no_header() {
+async fn hyper_refuses_invalid_headers() {
     let good = good();
     for (what, value) in [
         ("51: obs-fold", format!("t={NOW},\r\n v1={good}")),
@@ -94,7 +94,7 @@ async fn refusals_look_the_same_on_the_wire() {
 }
 
 #[tokio::test]
-async fn chunks_are_counted() {
+async fn body_in_chunks_is_capped() {
     let close = "connection: close\r\ntransfer-encoding: chunked\r\n";
     accepted_over_socket(post(close, &chunked(BODY)), "83: chunked, under the cap").await;
     // The chunk never ends, and what the cap allows of it is all that is waited for.
@@ -142,7 +142,7 @@ async fn slow_body_is_408() {
 }
 
 #[tokio::test]
-async fn nothing_that_will_be_refused_is_asked_for() {
+async fn request_that_will_be_refused_gets_no_100_continue() {
     let over = format!("connection: close\r\nexpect: 100-continue\r\ncontent-length: {}\r\n", 1024 * 1024 + 1);
     refused_with("413", post(&over, ""), "86: Expect: 100-continue over the cap").await;
     refused_with("401", head("expect: 100-continue\r\n"), "86: Expect: 100-continue, unsigned").await;
@@ -158,7 +158,7 @@ async fn nothing_that_will_be_refused_is_asked_for() {
 }
 
 #[tokio::test]
-async fn hyper_refuses_what_is_no_length() {
+async fn hyper_refuses_invalid_content_lengths() {
     for (what, lines) in [
         ("87: duplicate Content-Length", "content-length: 34\r\ncontent-length: 33\r\n"),
         ("87: duplicate Content-Length, the other way", "content-length: 33\r\ncontent-length: 34\r\n"),
@@ -175,7 +175,7 @@ async fn hyper_refuses_what_is_no_length() {
 }
 
 #[tokio::test]
-async fn equal_lengths_are_one_length() {
+async fn equal_content_lengths_count_as_one() {
     let twice = "connection: close\r\ncontent-length: 34\r\ncontent-length: 34\r\n";
     accepted_over_socket(post(twice, BODY), "87: equal Content-Length twice, which hyper takes for one").await;
     refused_with("401", post(twice, &BODY.replace("evt_1", "evt_2")), "87: equal Content-Length twice, forged").await;

@@ -6,7 +6,7 @@ use crate::case::{accepted, accepted_by, refused, signed};
 use crate::support::Receiver;
 
 #[tokio::test]
-async fn id_is_there_once() {
+async fn repeated_id_is_refused() {
     for (what, body) in [
         ("71: duplicate id", r#"{"id":"evt_1","id":"evt_2"}"#),
         ("71: duplicate id, equal", r#"{"id":"evt_1","id":"evt_1"}"#),

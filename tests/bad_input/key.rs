@@ -186,7 +186,7 @@ fn hmac<M: Mac + KeyInit>(message: &str) -> String {
 }
 
 #[tokio::test]
-async fn secret_that_cannot_be_one_is_an_error_when_built() {
+async fn invalid_secret_does_not_build() {
     fn error(secrets: impl IntoSecrets, what: &str) {
         let error = scheme::timestamped(secrets).expect_err(what);
         assert_eq!(error.kind(), ConfigErrorKind::Secret, "{what}");

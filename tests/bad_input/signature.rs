@@ -180,7 +180,7 @@ async fn header_has_at_most_4_kib() {
 }
 
 #[tokio::test]
-async fn header_is_there_once() {
+async fn repeated_header_is_refused() {
     let (good, bad) = (header_by(SECRET, BODY), format!("t={NOW},v1={BAD}"));
     let (part, rest) = (format!("t={NOW}"), format!("v1={}", crate::case::good()));
     for (what, first, second) in [

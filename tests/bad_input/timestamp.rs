@@ -114,7 +114,7 @@ async fn unchecked_timestamps_are_still_parsed() {
 }
 
 #[tokio::test]
-async fn timestamp_is_there_once() {
+async fn repeated_timestamp_is_refused() {
     let (other, good) = (NOW - 1, good());
     let good_of_other = sign(other.to_string(), BODY);
     for (what, header) in [

@@ -7,8 +7,8 @@ use tower_webhook::Outcome;
 use tower_webhook::store::breaker::{CircuitState, FoundInStore};
 
 use crate::receiver::Guarded;
-use crate::support::audited::key;
-use crate::support::redis_server::RedisServer;
+use crate::support::key;
+use crate::support::servers::redis::RedisServer;
 
 const EVENTS: usize = 20;
 

@@ -4,29 +4,21 @@ use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-use axum::Router;
-use axum::body::Body;
-use axum::http::StatusCode;
-use axum::routing::post;
 use deadpool_redis::{Config, Runtime};
-use tower::ServiceExt;
-use tower_webhook::rejection::RejectionKind;
+use tower_webhook::Outcome;
 use tower_webhook::store::breaker::{BreakerStoreBuilder, CircuitState, Conflict};
 use tower_webhook::store::{BreakerStore, RedisStore, Store};
-use tower_webhook::testing::{ManualClock, TestSender};
-use tower_webhook::{Outcome, WebhookEvent, WebhookLayer};
+use tower_webhook::testing::ManualClock;
 
-use crate::support::audited::key;
+use crate::support::NOW;
+use crate::support::audited::{Audited, assert_unavailable};
 use crate::support::checker::Ledger;
-use crate::support::redis_server::RedisServer;
-use crate::support::rig::Handler;
-use crate::support::{Answer, NOW, scheme};
+use crate::support::servers::redis::RedisServer;
+use crate::support::wait::PATIENCE;
 
 pub(crate) const FAILURES: usize = 3;
 /// Longer than any cool-down of the breakers here.
 const COOL_DOWN: Duration = Duration::from_secs(5);
-/// Longer than anything takes; what never comes fails the test then.
-const PATIENCE: Duration = Duration::from_secs(60);
 
 /// With little patience, because the server is away most of the time.
 fn redis(server: &RedisServer) -> RedisStore {
@@ -34,36 +26,13 @@ fn redis(server: &RedisServer) -> RedisStore {
     RedisStore::builder(pool).timeout(Duration::from_millis(200)).build()
 }
 
-/// A receiver at `/webhooks`. Its clones share everything.
-#[derive(Clone)]
-pub(crate) struct Receiver {
-    pub(crate) handler: Handler,
-    pub(crate) layer: WebhookLayer,
-    ledger: Ledger,
-    app: Router,
-    sender: TestSender,
-}
+/// A receiver with a breaker before its store, or without.
+pub(crate) type Receiver = Audited<Arc<dyn Store>>;
 
 impl Receiver {
-    fn over(store: impl Store, ledger: Ledger) -> Self {
-        let clock = ManualClock::at_unix(NOW);
-        let layer = WebhookLayer::new(scheme(), store).clock(clock.clone());
-        let handler = Handler::new();
-        let (acting, books) = (handler.clone(), ledger.clone());
-        let act = move |event: WebhookEvent| async move {
-            let status = acting.run(event.clone()).await;
-            if status.is_success() {
-                books.effect(&event);
-            }
-            status
-        };
-        let app = Router::new().route("/webhooks", post(act)).layer(layer.clone());
-        Self { handler, layer, ledger, app, sender: TestSender::new(scheme()).clock(clock) }
-    }
-
     /// Another instance, without a breaker. They have one ledger.
     pub(crate) fn another(&self, server: &RedisServer) -> Self {
-        Self::over(redis(server), self.ledger.clone())
+        Self::configured(Arc::new(redis(server)), self.ledger.clone(), |layer| layer)
     }
 
     /// Never lost, never let in, and never doubled but for these.
@@ -73,42 +42,13 @@ impl Receiver {
         self.ledger.check_but_for(doubled, &keys, "no seed: nothing is random here");
     }
 
-    pub(crate) async fn deliver(&self, id: &str) -> Answer {
-        self.ledger.signed(&key(id));
-        let delivery = self.sender.deliver(format!(r#"{{"id":"{id}","type":"test.event"}}"#));
-        let answering = self.app.clone().oneshot(delivery.request::<Body>());
-        let response = tokio::time::timeout(PATIENCE, answering).await.expect("an answer");
-        let answer = Answer::read(response.expect("a router cannot fail")).await;
-        self.ledger.answered(id, answer.status);
-        answer
-    }
-
     /// Delivers until it is acknowledged, as a sender does: on a busy machine, a server that works may miss the timeout.
     pub(crate) async fn acknowledges(&self, id: &str) -> Option<Outcome> {
-        let begun = Instant::now();
-        loop {
-            let answer = self.deliver(id).await;
-            if answer.status.is_success() {
-                return answer.outcome;
-            }
-            assert!(begun.elapsed() < PATIENCE, "never acknowledged: {answer:?}");
-            tokio::time::sleep(Duration::from_millis(20)).await;
-        }
+        self.deliver_until_acknowledged(id).await.outcome
     }
 
     pub(crate) async fn is_refused(&self, id: &str) {
-        let answer = self.deliver(id).await;
-        assert_eq!((answer.status, answer.retry_after()), (StatusCode::SERVICE_UNAVAILABLE, Some("5")), "{answer:?}");
-        assert_eq!(answer.rejection(), Some(RejectionKind::StoreUnavailable));
-    }
-
-    /// Waits for what goes on in the background: completions that are repeated, doubtful claims that are released.
-    pub(crate) async fn settled(&self) {
-        let begun = Instant::now();
-        while self.layer.drain_handle().running() > 0 {
-            assert!(begun.elapsed() < PATIENCE, "something never ended");
-            tokio::time::sleep(Duration::from_millis(10)).await;
-        }
+        assert_unavailable(&self.deliver(id).await);
     }
 }
 
@@ -133,7 +73,12 @@ impl Guarded {
             .clock(clock.clone())
             .on_conflict(move |conflict| found.lock().expect("no panic under the lock").push(conflict.clone()));
         let breaker = configure(builder).build();
-        Self { receiver: Receiver::over(breaker.clone(), Ledger::default()), breaker, clock, conflicts }
+        Self {
+            receiver: Receiver::configured(Arc::new(breaker.clone()), Ledger::default(), |layer| layer),
+            breaker,
+            clock,
+            conflicts,
+        }
     }
 
     pub(crate) fn circuit(&self) -> CircuitState {

@@ -8,7 +8,7 @@ use tower_webhook::store::breaker::CircuitState;
 
 use crate::receiver::{FAILURES, Guarded};
 use crate::support::logs::Logs;
-use crate::support::redis_server::RedisServer;
+use crate::support::servers::redis::RedisServer;
 
 /// Far less than a hundred deliveries would wait for the store in turn, and far more than they take without it.
 const AT_ONCE: Duration = Duration::from_secs(10);

@@ -141,7 +141,7 @@ async fn failure_after_the_commit_is_passed_on_and_the_retry_is_a_duplicate() {
 }
 
 #[tokio::test]
-async fn panic_inside_of_the_transaction_leaves_nothing_behind() {
+async fn panic_in_the_transaction_leaves_nothing_behind() {
     let database = Database::new().await;
     let (receiver, _) = first_then_pay(&database, |database, event| async move {
         let _tx = database.pay(&event).await?;
@@ -153,7 +153,7 @@ async fn panic_inside_of_the_transaction_leaves_nothing_behind() {
 }
 
 #[tokio::test]
-async fn it_may_be_enlisted_again_after_a_rollback() {
+async fn completion_can_be_enlisted_again_after_a_rollback() {
     let database = Database::new().await;
     let (receiver, runs) = first_then_pay(&database, |database, event| async move {
         database.pay(&event).await?.rollback().await?;
@@ -165,7 +165,7 @@ async fn it_may_be_enlisted_again_after_a_rollback() {
 
 /// One run has one transaction: a second one would not be fenced.
 #[tokio::test]
-async fn it_cannot_be_enlisted_again_after_the_commit() {
+async fn completion_cannot_be_enlisted_again_after_the_commit() {
     let database = Database::new().await;
     let (receiver, _) = first_then_pay(&database, |database, event| async move {
         database.pay(&event).await?.commit().await?;

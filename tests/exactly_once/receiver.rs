@@ -9,8 +9,9 @@ use tokio::task::JoinHandle;
 use tower::ServiceExt;
 use tower_webhook::store::Store;
 use tower_webhook::testing::TestSender;
-use tower_webhook::{EventKey, WebhookEvent, WebhookLayer};
+use tower_webhook::{WebhookEvent, WebhookLayer};
 
+pub(crate) use crate::support::key;
 use crate::support::{Answer, scheme};
 
 #[derive(Clone)]
@@ -55,8 +56,4 @@ impl Receiver {
         let receiver = self.clone();
         tokio::spawn(async move { receiver.deliver(id).await })
     }
-}
-
-pub(crate) fn key(id: &str) -> EventKey {
-    EventKey::new("/webhooks", None, id)
 }

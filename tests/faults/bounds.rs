@@ -16,16 +16,17 @@ use tower_webhook::store::{Claim, ClaimRequest, ClaimToken, MemoryStore, Store};
 use tower_webhook::testing::TestSender;
 use tower_webhook::{EventKey, Outcome, WebhookEvent, WebhookLayer};
 
+use crate::support::controlled::ControlledReceiver;
 use crate::support::faulty::Verb;
-use crate::support::rig::{Handler, Rig};
+use crate::support::handler::Handler;
 use crate::support::{Answer, scheme};
 
-/// The rig's layer around its handler with a limit of its own, as `ServiceBuilder` puts it there.
+/// The receiver's layer around its handler with a limit of its own, as `ServiceBuilder` puts it there.
 fn limited(
-    rig: &Rig,
+    receiver: &ControlledReceiver,
     limit: usize,
 ) -> impl Service<Request<Body>, Response = Response<Body>, Error = Infallible, Future: Send> + Clone + Send + 'static {
-    let handler: Handler = rig.handler.clone();
+    let handler: Handler = receiver.handler.clone();
     let inner = tower::service_fn(move |request: Request<Full<Bytes>>| {
         let (handler, event) = (handler.clone(), request.extensions().get::<WebhookEvent>().cloned());
         async move {
@@ -35,7 +36,7 @@ fn limited(
     });
     ServiceBuilder::new()
         .map_response(|response: Response<_>| response.map(Body::new))
-        .layer(rig.layer.clone().endpoint("limited").expect("a name"))
+        .layer(receiver.layer.clone().endpoint("limited").expect("a name"))
         .concurrency_limit(limit)
         .service(inner)
 }
@@ -49,36 +50,36 @@ async fn send(
 
 #[tokio::test(start_paused = true)]
 async fn max_running_counts_what_runs_detached() {
-    let rig = Rig::held(|layer| layer.max_running(1).expect("a limit"));
-    let first = rig.spawn("evt_1");
-    rig.handler.started(1).await;
+    let receiver = ControlledReceiver::held(|layer| layer.max_running(1).expect("a limit"));
+    let first = receiver.spawn("evt_1");
+    receiver.handler.started(1).await;
     first.abort();
-    rig.requests.dropped(1).await;
-    let busy = rig.deliver("evt_2").await;
+    receiver.requests.dropped(1).await;
+    let busy = receiver.deliver("evt_2").await;
     assert_eq!((busy.status, busy.rejection()), (StatusCode::SERVICE_UNAVAILABLE, Some(RejectionKind::Busy)));
-    assert_eq!((busy.retry_after(), rig.handler.runs()), (Some("5"), 1));
-    assert_eq!(rig.store.keys().len(), 1, "what is refused is not claimed");
-    rig.handler.go();
-    rig.handler.finished(1).await;
-    rig.store.called(Verb::Complete, 1).await;
-    rig.handler.hold_no_more();
+    assert_eq!((busy.retry_after(), receiver.handler.runs()), (Some("5"), 1));
+    assert_eq!(receiver.store.keys().len(), 1, "what is refused is not claimed");
+    receiver.handler.go();
+    receiver.handler.finished(1).await;
+    receiver.store.called(Verb::Complete, 1).await;
+    receiver.handler.hold_no_more();
     tokio::task::yield_now().await;
-    assert_eq!(rig.deliver("evt_2").await.outcome, Some(Outcome::Completed), "its place is free");
+    assert_eq!(receiver.deliver("evt_2").await.outcome, Some(Outcome::Completed), "its place is free");
 }
 
 /// A duplicate that waits occupies no place that another event could run in.
 #[tokio::test(start_paused = true)]
 async fn waiting_duplicates_leave_their_place_to_others() {
-    let rig = Rig::held(|layer| layer.max_running(2).expect("a limit"));
-    let first = rig.spawn("evt_1");
-    rig.handler.started(1).await;
-    let waiting = rig.spawn("evt_1");
-    rig.store.called(Verb::Claim, 3).await;
-    assert_eq!(rig.layer.drain_handle().running(), 1);
-    let other = rig.spawn("evt_2");
-    rig.handler.started(2).await;
-    rig.handler.go();
-    rig.handler.go();
+    let receiver = ControlledReceiver::held(|layer| layer.max_running(2).expect("a limit"));
+    let first = receiver.spawn("evt_1");
+    receiver.handler.started(1).await;
+    let waiting = receiver.spawn("evt_1");
+    receiver.store.called(Verb::Claim, 3).await;
+    assert_eq!(receiver.layer.drain_handle().running(), 1);
+    let other = receiver.spawn("evt_2");
+    receiver.handler.started(2).await;
+    receiver.handler.go();
+    receiver.handler.go();
     for delivery in [first, other] {
         assert_eq!(delivery.await.expect("no panic").outcome, Some(Outcome::Completed));
     }
@@ -88,32 +89,32 @@ async fn waiting_duplicates_leave_their_place_to_others() {
 /// A body that never ends, correctly announced or forged, holds no permit of the inner service.
 #[tokio::test(start_paused = true)]
 async fn readiness_is_not_held_while_a_body_is_read() {
-    let rig = Rig::new();
-    let service = limited(&rig, 1);
+    let receiver = ControlledReceiver::new();
+    let service = limited(&receiver, 1);
     let (bytes, body) = mpsc::channel::<Result<Bytes, Infallible>>(1);
     let body = futures_util::stream::unfold(body, |mut body| async move { Some((body.recv().await?, body)) });
-    let trickling = rig.event("evt_1").request::<Body>().map(|_| Body::from_stream(body));
+    let trickling = receiver.event("evt_1").request::<Body>().map(|_| Body::from_stream(body));
     let trickling = tokio::spawn(send(service.clone(), trickling));
     bytes.send(Ok(Bytes::from_static(b"{"))).await.expect("it is being read");
     // The channel has room again once the first frame was taken.
     bytes.reserve().await.expect("it is being read").send(Ok(Bytes::from_static(b" ")));
-    assert_eq!(send(service.clone(), rig.event("evt_2").request()).await.outcome, Some(Outcome::Completed));
+    assert_eq!(send(service.clone(), receiver.event("evt_2").request()).await.outcome, Some(Outcome::Completed));
     let slow = trickling.await.expect("no panic");
     assert_eq!(slow.status, StatusCode::REQUEST_TIMEOUT, "its own deadline ends it");
 }
 
 #[tokio::test(start_paused = true)]
 async fn readiness_is_not_held_while_a_duplicate_waits() {
-    let rig = Rig::held(|layer| layer);
-    let service = limited(&rig, 2);
-    let first = tokio::spawn(send(service.clone(), rig.event("evt_1").request()));
-    rig.handler.started(1).await;
-    let waiting = tokio::spawn(send(service.clone(), rig.event("evt_1").request()));
-    rig.store.called(Verb::Claim, 3).await;
-    let other = tokio::spawn(send(service.clone(), rig.event("evt_2").request()));
-    rig.handler.started(2).await;
-    rig.handler.go();
-    rig.handler.go();
+    let receiver = ControlledReceiver::held(|layer| layer);
+    let service = limited(&receiver, 2);
+    let first = tokio::spawn(send(service.clone(), receiver.event("evt_1").request()));
+    receiver.handler.started(1).await;
+    let waiting = tokio::spawn(send(service.clone(), receiver.event("evt_1").request()));
+    receiver.store.called(Verb::Claim, 3).await;
+    let other = tokio::spawn(send(service.clone(), receiver.event("evt_2").request()));
+    receiver.handler.started(2).await;
+    receiver.handler.go();
+    receiver.handler.go();
     for (delivery, outcome) in [(first, Outcome::Completed), (waiting, Outcome::Duplicate), (other, Outcome::Completed)]
     {
         assert_eq!(delivery.await.expect("no panic").outcome, Some(outcome));
@@ -123,13 +124,13 @@ async fn readiness_is_not_held_while_a_duplicate_waits() {
 /// With every permit taken by the first delivery, its duplicate still gets its 503 when the wait is over.
 #[tokio::test(start_paused = true)]
 async fn saturated_inner_service_does_not_hide_what_the_store_knows() {
-    let rig = Rig::held(|layer| layer);
-    let service = limited(&rig, 1);
-    let first = tokio::spawn(send(service.clone(), rig.event("evt_1").request()));
-    rig.handler.started(1).await;
+    let receiver = ControlledReceiver::held(|layer| layer);
+    let service = limited(&receiver, 1);
+    let first = tokio::spawn(send(service.clone(), receiver.event("evt_1").request()));
+    receiver.handler.started(1).await;
     let patience = Duration::from_secs(60);
-    let duplicate = tokio::time::timeout(patience, send(service.clone(), rig.event("evt_1").request())).await;
-    rig.handler.go();
+    let duplicate = tokio::time::timeout(patience, send(service.clone(), receiver.event("evt_1").request())).await;
+    receiver.handler.go();
     assert_eq!(first.await.expect("no panic").outcome, Some(Outcome::Completed));
     let duplicate = duplicate.expect("an answer long before the sender gives up");
     assert_eq!((duplicate.status, duplicate.retry_after()), (StatusCode::SERVICE_UNAVAILABLE, Some("5")));
@@ -163,12 +164,12 @@ fn unready(broken: bool) -> Unready {
 
 #[tokio::test]
 async fn layer_is_always_ready_and_asks_the_inner_service_last() {
-    let rig = Rig::new();
+    let receiver = ControlledReceiver::new();
     let inner = unready(false);
-    let mut service = rig.layer.layer(inner.clone());
+    let mut service = receiver.layer.layer(inner.clone());
     let ready = std::future::poll_fn(|cx| Service::<Request<Body>>::poll_ready(&mut service, cx));
     assert_eq!(ready.now_or_never(), Some(Ok(())));
-    let forged = rig.event("evt_1").tampered().request::<Body>();
+    let forged = receiver.event("evt_1").tampered().request::<Body>();
     assert_eq!(service.call(forged).await.expect("an answer").status(), StatusCode::UNAUTHORIZED);
     assert_eq!(inner.polls.load(Ordering::SeqCst), 0, "what is not verified does not even ask");
 }
@@ -176,39 +177,40 @@ async fn layer_is_always_ready_and_asks_the_inner_service_last() {
 #[tokio::test]
 async fn client_that_leaves_a_never_ready_service_leaves_nothing_behind() {
     for detach in [true, false] {
-        let rig = Rig::configured(|layer| if detach { layer } else { layer.cancel_on_disconnect() });
-        let mut service = rig.layer.layer(unready(false));
-        let mut delivery = Box::pin(service.call(rig.event("evt_1").request::<Body>()));
+        let receiver =
+            ControlledReceiver::configured(|layer| if detach { layer } else { layer.cancel_on_disconnect() });
+        let mut service = receiver.layer.layer(unready(false));
+        let mut delivery = Box::pin(service.call(receiver.event("evt_1").request::<Body>()));
         assert!(std::future::poll_fn(|cx| Poll::Ready(delivery.as_mut().poll(cx).is_pending())).await);
-        assert_eq!(rig.layer.drain_handle().running(), 1);
+        assert_eq!(receiver.layer.drain_handle().running(), 1);
         drop(delivery);
         tokio::task::yield_now().await;
-        assert_eq!(rig.layer.drain_handle().running(), 0);
-        assert!(rig.store.keys().is_empty(), "the store was not asked");
+        assert_eq!(receiver.layer.drain_handle().running(), 0);
+        assert!(receiver.store.keys().is_empty(), "the store was not asked");
     }
 }
 
 #[tokio::test]
 async fn inner_service_that_breaks_before_it_is_ready_claims_nothing() {
-    let rig = Rig::new();
-    let mut service = rig.layer.layer(unready(true));
-    assert_eq!(service.call(rig.event("evt_1").request::<Body>()).await.err(), Some("broken"));
-    assert!(rig.store.keys().is_empty());
-    assert_eq!(rig.layer.drain_handle().running(), 0);
+    let receiver = ControlledReceiver::new();
+    let mut service = receiver.layer.layer(unready(true));
+    assert_eq!(service.call(receiver.event("evt_1").request::<Body>()).await.err(), Some("broken"));
+    assert!(receiver.store.keys().is_empty());
+    assert_eq!(receiver.layer.drain_handle().running(), 0);
 }
 
 /// Refusals and failures of every kind give their places back.
 #[tokio::test(start_paused = true)]
 async fn every_end_gives_its_place_back() {
-    let rig = Rig::configured(|layer: WebhookLayer| layer.max_running(1).expect("a limit"));
+    let receiver = ControlledReceiver::configured(|layer: WebhookLayer| layer.max_running(1).expect("a limit"));
     for (n, status) in [200, 500, 404, 200].into_iter().enumerate() {
-        rig.handler.answers(status);
-        assert_eq!(rig.deliver(&format!("evt_{n}")).await.status.as_u16(), status);
-        assert_eq!(rig.layer.drain_handle().running(), 0, "{status}");
+        receiver.handler.answers(status);
+        assert_eq!(receiver.deliver(&format!("evt_{n}")).await.status.as_u16(), status);
+        assert_eq!(receiver.layer.drain_handle().running(), 0, "{status}");
     }
-    rig.deliver("evt_0").await;
-    rig.send(rig.event("evt_9").tampered().request()).await;
-    assert_eq!(rig.layer.drain_handle().running(), 0);
+    receiver.deliver("evt_0").await;
+    receiver.send(receiver.event("evt_9").tampered().request()).await;
+    assert_eq!(receiver.layer.drain_handle().running(), 0);
 }
 
 /// A duplicate that took over while it waited has a claim, but no place yet: it does not hold the claim for longer than

@@ -12,8 +12,8 @@ use tower_webhook::rejection::RejectionKind;
 use tower_webhook::{Drained, Outcome};
 
 use crate::support::Answer;
+use crate::support::controlled::ControlledReceiver;
 use crate::support::faulty::{Fault, Verb};
-use crate::support::rig::Rig;
 
 const GRACE: Duration = Duration::from_secs(20);
 
@@ -23,8 +23,8 @@ fn assert_draining(answer: &Answer) {
 }
 
 /// A drain that has begun.
-async fn drain(rig: &Rig) -> JoinHandle<Drained> {
-    let drain = rig.layer.drain_handle();
+async fn drain(receiver: &ControlledReceiver) -> JoinHandle<Drained> {
+    let drain = receiver.layer.drain_handle();
     let task = tokio::spawn(async move { drain.drain(GRACE).await });
     tokio::task::yield_now().await;
     task
@@ -32,104 +32,108 @@ async fn drain(rig: &Rig) -> JoinHandle<Drained> {
 
 #[tokio::test(start_paused = true)]
 async fn running_deliveries_finish_and_new_ones_are_refused() {
-    let rig = Rig::held(|layer| layer);
-    let running = rig.spawn("evt_1");
-    rig.handler.started(1).await;
-    let drained = drain(&rig).await;
+    let receiver = ControlledReceiver::held(|layer| layer);
+    let running = receiver.spawn("evt_1");
+    receiver.handler.started(1).await;
+    let drained = drain(&receiver).await;
     for id in ["evt_1", "evt_2"] {
-        assert_draining(&rig.deliver(id).await);
+        assert_draining(&receiver.deliver(id).await);
     }
-    assert_eq!(rig.store.keys().len(), 1, "the store is not asked for new ones");
-    rig.handler.go();
+    assert_eq!(receiver.store.keys().len(), 1, "the store is not asked for new ones");
+    receiver.handler.go();
     assert_eq!(running.await.expect("no panic").outcome, Some(Outcome::Completed));
     assert_eq!(drained.await.expect("no panic").dropped, 0);
-    assert_eq!((rig.handler.runs(), rig.store.held()), (1, (0, 1)));
-    assert_draining(&rig.deliver("evt_3").await);
+    assert_eq!((receiver.handler.runs(), receiver.store.held()), (1, (0, 1)));
+    assert_draining(&receiver.deliver("evt_3").await);
 }
 
 #[tokio::test(start_paused = true)]
 async fn waiting_duplicates_are_refused_at_once() {
-    let rig = Rig::held(|layer| layer.in_flight_wait(10 * GRACE));
-    let running = rig.spawn("evt_1");
-    rig.handler.started(1).await;
-    let waiting: Vec<_> = (0..3).map(|_| rig.spawn("evt_1")).collect();
-    rig.store.called(Verb::Claim, 5).await;
-    let drained = drain(&rig).await;
+    let receiver = ControlledReceiver::held(|layer| layer.in_flight_wait(10 * GRACE));
+    let running = receiver.spawn("evt_1");
+    receiver.handler.started(1).await;
+    let waiting: Vec<_> = (0..3).map(|_| receiver.spawn("evt_1")).collect();
+    receiver.store.called(Verb::Claim, 5).await;
+    let drained = drain(&receiver).await;
     for duplicate in waiting {
         assert_draining(&duplicate.await.expect("no panic"));
     }
     assert!(!drained.is_finished(), "the first one is still running");
-    rig.handler.go();
+    receiver.handler.go();
     assert_eq!(running.await.expect("no panic").outcome, Some(Outcome::Completed));
     assert_eq!(drained.await.expect("no panic").dropped, 0);
 }
 
 #[tokio::test(start_paused = true)]
 async fn past_the_deadline_the_rest_is_dropped_and_released() {
-    let rig = Rig::held(|layer| layer);
-    let running: Vec<_> = ["evt_1", "evt_2", "evt_3"].map(|id| rig.spawn(id)).into();
-    rig.handler.started(3).await;
+    let receiver = ControlledReceiver::held(|layer| layer);
+    let running: Vec<_> = ["evt_1", "evt_2", "evt_3"].map(|id| receiver.spawn(id)).into();
+    receiver.handler.started(3).await;
     // One of them is detached: it makes no difference.
     running[0].abort();
-    rig.requests.dropped(1).await;
-    assert_eq!(drain(&rig).await.await.expect("no panic").dropped, 3);
-    assert_eq!((rig.handler.dropped_so_far(), rig.store.held()), (3, (0, 0)), "released before the drain returns");
-    assert_eq!(rig.layer.drain_handle().running(), 0);
+    receiver.requests.dropped(1).await;
+    assert_eq!(drain(&receiver).await.await.expect("no panic").dropped, 3);
+    assert_eq!(
+        (receiver.handler.dropped_so_far(), receiver.store.held()),
+        (3, (0, 0)),
+        "released before the drain returns"
+    );
+    assert_eq!(receiver.layer.drain_handle().running(), 0);
     for delivery in running.into_iter().skip(1) {
         assert_draining(&delivery.await.expect("no panic"));
     }
     // A restarted process gets the retries.
-    let restarted = Rig::on(rig.store.inner.clone(), |layer| layer);
+    let restarted = ControlledReceiver::on(receiver.store.inner.clone(), |layer| layer);
     assert_eq!(restarted.deliver("evt_1").await.outcome, Some(Outcome::Completed));
 }
 
 #[tokio::test(start_paused = true)]
 async fn detached_deliveries_are_waited_for() {
-    let rig = Rig::held(|layer| layer);
-    let running = rig.spawn("evt_1");
-    rig.handler.started(1).await;
+    let receiver = ControlledReceiver::held(|layer| layer);
+    let running = receiver.spawn("evt_1");
+    receiver.handler.started(1).await;
     running.abort();
-    rig.requests.dropped(1).await;
-    let drained = drain(&rig).await;
+    receiver.requests.dropped(1).await;
+    let drained = drain(&receiver).await;
     assert!(!drained.is_finished());
-    rig.handler.go();
+    receiver.handler.go();
     assert_eq!(drained.await.expect("no panic").dropped, 0);
-    assert_eq!((rig.handler.dropped_so_far(), rig.store.held()), (0, (0, 1)));
+    assert_eq!((receiver.handler.dropped_so_far(), receiver.store.held()), (0, (0, 1)));
 }
 
 /// What waits for the inner service to become ready has no handler yet that could finish.
 #[tokio::test(start_paused = true)]
 async fn delivery_that_waits_for_readiness_is_refused_at_the_deadline() {
-    let rig = Rig::new();
+    let receiver = ControlledReceiver::new();
     let full = tower::limit::ConcurrencyLimitLayer::new(0);
     let inner = tower::service_fn(|_: Request<Full<Bytes>>| async {
         Ok::<_, std::convert::Infallible>(Response::new(Full::<Bytes>::default()))
     });
-    let service = rig.layer.layer(full.layer(inner));
-    let delivery = tokio::spawn(service.oneshot(rig.event("evt_1").request::<Body>()));
-    while rig.layer.drain_handle().running() == 0 {
+    let service = receiver.layer.layer(full.layer(inner));
+    let delivery = tokio::spawn(service.oneshot(receiver.event("evt_1").request::<Body>()));
+    while receiver.layer.drain_handle().running() == 0 {
         tokio::task::yield_now().await;
     }
     // Sooner than the delivery would give up by itself.
-    assert_eq!(rig.layer.drain_handle().drain(Duration::from_secs(1)).await.dropped, 1);
-    assert_eq!(rig.layer.drain_handle().running(), 0, "nothing goes on after the drain");
+    assert_eq!(receiver.layer.drain_handle().drain(Duration::from_secs(1)).await.dropped, 1);
+    assert_eq!(receiver.layer.drain_handle().running(), 0, "nothing goes on after the drain");
     let response = delivery.await.expect("no panic").expect("infallible");
     assert_eq!(response.extensions().get(), Some(&Outcome::from(RejectionKind::Draining)));
-    assert!(rig.store.keys().is_empty());
+    assert!(receiver.store.keys().is_empty());
 }
 
 /// The store answers the claim when the deadline is long over: the handler must not begin then.
 #[tokio::test(start_paused = true)]
 async fn claim_answered_after_the_deadline_starts_no_handler() {
-    let rig = Rig::configured(|layer| layer.claim_deadline(10 * GRACE).expect("a deadline"));
-    rig.store.breaks(Verb::Claim, Fault::HoldReply);
-    let delivery = rig.spawn("evt_1");
-    rig.store.called(Verb::Claim, 1).await;
-    assert_eq!(drain(&rig).await.await.expect("no panic").dropped, 1);
-    rig.store.heal(Verb::Claim);
+    let receiver = ControlledReceiver::configured(|layer| layer.claim_deadline(10 * GRACE).expect("a deadline"));
+    receiver.store.breaks(Verb::Claim, Fault::HoldReply);
+    let delivery = receiver.spawn("evt_1");
+    receiver.store.called(Verb::Claim, 1).await;
+    assert_eq!(drain(&receiver).await.await.expect("no panic").dropped, 1);
+    receiver.store.heal(Verb::Claim);
     assert_draining(&delivery.await.expect("no panic"));
-    assert_eq!(rig.handler.runs(), 0, "the process is about to exit");
-    while rig.store.held() != (0, 0) {
+    assert_eq!(receiver.handler.runs(), 0, "the process is about to exit");
+    while receiver.store.held() != (0, 0) {
         tokio::task::yield_now().await;
     }
 }
@@ -137,45 +141,49 @@ async fn claim_answered_after_the_deadline_starts_no_handler() {
 /// A body that was still arriving when the drain began.
 #[tokio::test(start_paused = true)]
 async fn delivery_whose_body_arrives_during_the_drain_is_refused() {
-    let rig = Rig::new();
+    let receiver = ControlledReceiver::new();
     let (send, receive) = oneshot::channel::<Bytes>();
-    let request = rig.event("evt_1").request::<Body>();
+    let request = receiver.event("evt_1").request::<Body>();
     let (parts, body) = request.into_parts();
     let bytes = axum::body::to_bytes(body, 1024).await.expect("a body");
     let late = Body::from_stream(futures_util::stream::once(receive));
     let delivery = tokio::spawn({
-        let (rig, request) = (rig.clone(), Request::from_parts(parts, late));
-        async move { rig.send(request).await }
+        let (receiver, request) = (receiver.clone(), Request::from_parts(parts, late));
+        async move { receiver.send(request).await }
     });
-    rig.requests.begun(1).await;
-    assert_eq!(drain(&rig).await.await.expect("no panic").dropped, 0, "nothing is waited for that is not verified");
+    receiver.requests.begun(1).await;
+    assert_eq!(
+        drain(&receiver).await.await.expect("no panic").dropped,
+        0,
+        "nothing is waited for that is not verified"
+    );
     send.send(bytes).expect("it is being read");
     let answer = delivery.await.expect("no panic");
     assert!(matches!(answer.status.as_u16(), 503 | 408), "{:?}", answer.outcome);
-    assert!(rig.store.keys().is_empty());
+    assert!(receiver.store.keys().is_empty());
 }
 
 /// A release that hangs does not hang the drain.
 #[tokio::test(start_paused = true)]
 async fn store_that_hangs_does_not_hang_the_drain() {
-    let rig = Rig::held(|layer| layer);
-    rig.store.breaks(Verb::Release, Fault::Hang);
-    let running = rig.spawn("evt_1");
-    rig.handler.started(1).await;
-    assert_eq!(drain(&rig).await.await.expect("no panic").dropped, 1);
+    let receiver = ControlledReceiver::held(|layer| layer);
+    receiver.store.breaks(Verb::Release, Fault::Hang);
+    let running = receiver.spawn("evt_1");
+    receiver.handler.started(1).await;
+    assert_eq!(drain(&receiver).await.await.expect("no panic").dropped, 1);
     assert_draining(&running.await.expect("no panic"));
 }
 
 /// Two signals, two drains: both end.
 #[tokio::test(start_paused = true)]
 async fn drains_can_overlap() {
-    let rig = Rig::held(|layer| layer);
-    let running = rig.spawn("evt_1");
-    rig.handler.started(1).await;
-    let patient = drain(&rig).await;
-    let hasty = rig.layer.drain_handle().drain(Duration::ZERO).await;
+    let receiver = ControlledReceiver::held(|layer| layer);
+    let running = receiver.spawn("evt_1");
+    receiver.handler.started(1).await;
+    let patient = drain(&receiver).await;
+    let hasty = receiver.layer.drain_handle().drain(Duration::ZERO).await;
     assert_eq!(hasty.dropped, 1);
     assert_draining(&running.await.expect("no panic"));
     assert_eq!(patient.await.expect("no panic").dropped, 0, "the other one dropped it");
-    assert_eq!(rig.layer.drain_handle().drain(GRACE).await.dropped, 0);
+    assert_eq!(receiver.layer.drain_handle().drain(GRACE).await.dropped, 0);
 }

@@ -12,44 +12,44 @@ use tower_webhook::store::MemoryStore;
 use tower_webhook::testing::TestSender;
 use tower_webhook::{ConfigError, ConfigErrorKind, Outcome, WebhookEvent, WebhookLayer};
 
+use crate::support::controlled::ControlledReceiver;
 use crate::support::faulty::{Fault, Verb};
-use crate::support::rig::Rig;
 use crate::support::{Answer, Receiver, scheme};
 
 #[tokio::test]
 async fn rows_4_and_5_failure_goes_out_as_it_is_and_the_retry_runs() {
     for status in [500, 502, 503, 400, 404, 409, 410, 429, 301, 304] {
-        let rig = Rig::new();
-        rig.handler.answers(status);
-        let answer = rig.deliver("evt_1").await;
+        let receiver = ControlledReceiver::new();
+        receiver.handler.answers(status);
+        let answer = receiver.deliver("evt_1").await;
         assert_eq!((answer.status.as_u16(), answer.outcome), (status, Some(Outcome::Released)));
-        assert_eq!(rig.store.held(), (0, 0), "{status}: released");
-        rig.handler.answers(200);
-        assert_eq!(rig.deliver("evt_1").await.outcome, Some(Outcome::Completed));
-        assert_eq!(rig.handler.started(2).await.attempt(), Some(2));
+        assert_eq!(receiver.store.held(), (0, 0), "{status}: released");
+        receiver.handler.answers(200);
+        assert_eq!(receiver.deliver("evt_1").await.outcome, Some(Outcome::Completed));
+        assert_eq!(receiver.handler.started(2).await.attempt(), Some(2));
     }
 }
 
 #[tokio::test]
 async fn row_5_policy_can_complete_what_is_refused() {
-    let rig = Rig::configured(|layer| layer.complete_when(|status| !status.is_server_error()));
-    rig.handler.answers(404);
-    assert_eq!(rig.deliver("evt_1").await.status, StatusCode::NOT_FOUND);
-    assert_eq!(rig.deliver("evt_1").await.outcome, Some(Outcome::Duplicate));
+    let receiver = ControlledReceiver::configured(|layer| layer.complete_when(|status| !status.is_server_error()));
+    receiver.handler.answers(404);
+    assert_eq!(receiver.deliver("evt_1").await.status, StatusCode::NOT_FOUND);
+    assert_eq!(receiver.deliver("evt_1").await.outcome, Some(Outcome::Duplicate));
 }
 
 /// A failed release is no reason to hold the failure's answer back; the lease ends by itself.
 #[tokio::test(start_paused = true)]
 async fn row_4_release_that_fails_leaves_the_claim_to_its_lease() {
     for fault in [Fault::Fail, Fault::Hang] {
-        let rig = Rig::configured(|layer| layer.in_flight_wait(Duration::ZERO));
-        rig.store.breaks(Verb::Release, fault);
-        rig.handler.answers(500);
-        assert_eq!(rig.deliver("evt_1").await.status, StatusCode::INTERNAL_SERVER_ERROR);
-        rig.handler.answers(200);
-        assert_eq!(rig.deliver("evt_1").await.rejection(), Some(RejectionKind::InFlight));
+        let receiver = ControlledReceiver::configured(|layer| layer.in_flight_wait(Duration::ZERO));
+        receiver.store.breaks(Verb::Release, fault);
+        receiver.handler.answers(500);
+        assert_eq!(receiver.deliver("evt_1").await.status, StatusCode::INTERNAL_SERVER_ERROR);
+        receiver.handler.answers(200);
+        assert_eq!(receiver.deliver("evt_1").await.rejection(), Some(RejectionKind::InFlight));
         tokio::time::sleep(Duration::from_secs(30)).await;
-        assert_eq!(rig.deliver("evt_1").await.outcome, Some(Outcome::Completed));
+        assert_eq!(receiver.deliver("evt_1").await.outcome, Some(Outcome::Completed));
     }
 }
 
@@ -174,18 +174,18 @@ fn row_19_configurations_that_cannot_work_do_not_build() {
 #[tokio::test(start_paused = true)]
 async fn row_19_longest_durations_do_not_overflow() {
     let decade = Duration::from_secs(10 * 365 * 24 * 3600);
-    let rig = Rig::held(|layer| {
+    let receiver = ControlledReceiver::held(|layer| {
         let layer = layer.lease(decade).and_then(|layer| layer.retention(decade)).expect("ten years");
         let layer = layer.claim_deadline(decade).and_then(|layer| layer.body_deadline(decade)).expect("ten years");
         layer.in_flight_wait(Duration::MAX).retry_after(Duration::MAX)
     });
-    let first = rig.spawn("evt_1");
-    rig.handler.started(1).await;
-    let waiting = rig.spawn("evt_1");
-    rig.store.called(Verb::Claim, 3).await;
-    rig.handler.go();
+    let first = receiver.spawn("evt_1");
+    receiver.handler.started(1).await;
+    let waiting = receiver.spawn("evt_1");
+    receiver.store.called(Verb::Claim, 3).await;
+    receiver.handler.go();
     assert_eq!(first.await.expect("no panic").outcome, Some(Outcome::Completed));
     assert_eq!(waiting.await.expect("no panic").outcome, Some(Outcome::Duplicate));
-    assert_eq!(rig.layer.drain_handle().drain(Duration::MAX).await.dropped, 0);
-    assert_eq!(rig.deliver("evt_2").await.rejection(), Some(RejectionKind::Draining));
+    assert_eq!(receiver.layer.drain_handle().drain(Duration::MAX).await.dropped, 0);
+    assert_eq!(receiver.deliver("evt_2").await.rejection(), Some(RejectionKind::Draining));
 }

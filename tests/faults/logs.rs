@@ -13,17 +13,17 @@ use tower_webhook::testing::{TestDelivery, TestSender};
 use tower_webhook::{HandlerError, Outcome, WebhookEvent, WebhookLayer};
 use tracing::subscriber::DefaultGuard;
 
+use crate::support::controlled::ControlledReceiver;
 use crate::support::faulty::{Fault, Verb};
 use crate::support::logs::Logs;
-use crate::support::rig::Rig;
 use crate::support::{HEADER, SECRET, scheme};
 
 const MARKER: &str = "marker-in-the-body";
 const LEASE: Duration = Duration::from_secs(30);
 
-/// A rig whose every word is heard.
+/// A receiver whose every word is heard.
 struct Heard {
-    rig: Rig,
+    receiver: ControlledReceiver,
     logs: Logs,
     signatures: Vec<String>,
     _guard: DefaultGuard,
@@ -32,7 +32,7 @@ struct Heard {
 impl Heard {
     fn new(configure: impl FnOnce(WebhookLayer) -> WebhookLayer) -> Self {
         let (logs, guard) = Logs::capture();
-        Self { rig: Rig::configured(configure), logs, signatures: Vec::new(), _guard: guard }
+        Self { receiver: ControlledReceiver::configured(configure), logs, signatures: Vec::new(), _guard: guard }
     }
 
     fn body(id: &str) -> String {
@@ -40,7 +40,7 @@ impl Heard {
     }
 
     fn delivery(&self, id: &str) -> TestDelivery {
-        self.rig.sender.deliver(Self::body(id))
+        self.receiver.sender.deliver(Self::body(id))
     }
 
     fn request(&mut self, delivery: &TestDelivery) -> Request<Body> {
@@ -55,7 +55,7 @@ impl Heard {
     async fn tells(&mut self, delivery: &TestDelivery, outcome: &str) {
         let before = self.logs.audits().len();
         let request = self.request(delivery);
-        self.rig.send(request).await;
+        self.receiver.send(request).await;
         let audits = self.logs.audits().split_off(before);
         assert_eq!(audits.len(), 1, "{outcome}: {audits:?}");
         assert!(audits[0].contains(outcome), "expected {outcome} in {}", audits[0]);
@@ -63,8 +63,8 @@ impl Heard {
 
     fn spawn(&mut self, id: &str) -> tokio::task::JoinHandle<()> {
         let request = self.request(&self.delivery(id));
-        let rig = self.rig.clone();
-        tokio::spawn(async move { drop(rig.send(request).await) })
+        let receiver = self.receiver.clone();
+        tokio::spawn(async move { drop(receiver.send(request).await) })
     }
 
     /// Asserts how often deliveries were told of in all, and that nothing was told which must not be.
@@ -93,17 +93,17 @@ async fn row_50_refusals_are_told_once_and_tell_nothing_private() {
         (good.clone().header(HEADER, &format!("t=1700000000,v0={MARKER}")), "unsupported_signature"),
         (good.clone().method(Method::GET), "method_not_allowed"),
         (good.clone().header("content-encoding", MARKER), "unsupported_encoding"),
-        (heard.rig.sender.deliver(MARKER.repeat(100)), "body_too_large"),
-        (heard.rig.sender.deliver(format!("{{{MARKER}")), "malformed_body"),
-        (heard.rig.sender.deliver(format!(r#"{{"note":"{MARKER}"}}"#)), "invalid_id"),
+        (heard.receiver.sender.deliver(MARKER.repeat(100)), "body_too_large"),
+        (heard.receiver.sender.deliver(format!("{{{MARKER}")), "malformed_body"),
+        (heard.receiver.sender.deliver(format!(r#"{{"note":"{MARKER}"}}"#)), "invalid_id"),
     ] {
         heard.tells(&delivery, rejection).await;
     }
-    heard.rig.store.breaks_times(Verb::Claim, Fault::Fail, 1);
+    heard.receiver.store.breaks_times(Verb::Claim, Fault::Fail, 1);
     heard.tells(&good, "store_unavailable").await;
-    heard.rig.store.breaks(Verb::Claim, Fault::Hang);
+    heard.receiver.store.breaks(Verb::Claim, Fault::Hang);
     heard.tells(&good, "store_unavailable").await;
-    heard.rig.layer.drain_handle().drain(Duration::ZERO).await;
+    heard.receiver.layer.drain_handle().drain(Duration::ZERO).await;
     heard.tells(&good, "draining").await;
     heard.check(13);
 }
@@ -112,16 +112,16 @@ async fn row_50_refusals_are_told_once_and_tell_nothing_private() {
 async fn row_50_endings_are_told_once_and_tell_nothing_private() {
     let mut heard = Heard::new(|layer| layer);
     let event = heard.delivery("evt_1");
-    heard.rig.handler.answers(500);
+    heard.receiver.handler.answers(500);
     heard.tells(&event, "released").await;
-    heard.rig.handler.answers(200);
+    heard.receiver.handler.answers(200);
     heard.tells(&event, "completed").await;
     heard.tells(&event, "duplicate").await;
-    heard.tells(&heard.rig.sender.deliver(format!(r#"{{"id":"evt_1","other":"{MARKER}"}}"#)), "duplicate").await;
+    heard.tells(&heard.receiver.sender.deliver(format!(r#"{{"id":"evt_1","other":"{MARKER}"}}"#)), "duplicate").await;
     assert_eq!(heard.logs.count("body_changed"), 1);
-    heard.rig.store.breaks_times(Verb::Complete, Fault::Fail, 3);
+    heard.receiver.store.breaks_times(Verb::Complete, Fault::Fail, 3);
     heard.tells(&heard.delivery("evt_2"), "completion_pending").await;
-    assert_eq!(heard.rig.layer.drain_handle().drain(LEASE).await.dropped, 0);
+    assert_eq!(heard.receiver.layer.drain_handle().drain(LEASE).await.dropped, 0);
     assert_eq!(heard.logs.count("the store was told late how the event ended"), 1);
     heard.check(5);
 }
@@ -155,24 +155,24 @@ async fn row_50_panics_permanent_failures_and_mismatches_tell_nothing_private() 
 #[tokio::test(start_paused = true)]
 async fn row_50_duplicates_renewals_and_zombies_tell_nothing_private() {
     let mut heard = Heard::new(|layer| layer);
-    heard.rig.handler.hold();
+    heard.receiver.handler.hold();
     let zombie = heard.spawn("evt_1");
-    heard.rig.handler.started(1).await;
+    heard.receiver.handler.started(1).await;
     heard.tells(&heard.delivery("evt_1"), "in_flight").await;
     tokio::time::sleep(2 * LEASE).await;
-    heard.rig.store.breaks(Verb::Renew, Fault::Fail);
+    heard.receiver.store.breaks(Verb::Renew, Fault::Fail);
     tokio::time::sleep(2 * LEASE).await;
-    heard.rig.store.heal(Verb::Renew);
+    heard.receiver.store.heal(Verb::Renew);
     assert_eq!(heard.logs.count("the claim is no longer held"), 1);
     let owner = heard.spawn("evt_1");
-    heard.rig.handler.started(2).await;
-    heard.rig.handler.go();
+    heard.receiver.handler.started(2).await;
+    heard.receiver.handler.go();
     zombie.await.expect("no panic");
     assert!(heard.logs.audits().last().is_some_and(|audit| audit.contains("claim_lost")));
     let waiting = heard.spawn("evt_1");
-    heard.rig.store.called(Verb::Claim, heard.rig.store.calls(Verb::Claim) + 2).await;
-    heard.rig.handler.answers(500);
-    heard.rig.handler.go();
+    heard.receiver.store.called(Verb::Claim, heard.receiver.store.calls(Verb::Claim) + 2).await;
+    heard.receiver.handler.answers(500);
+    heard.receiver.handler.go();
     owner.await.expect("no panic");
     waiting.await.expect("no panic");
     assert_eq!(heard.logs.count("first_failed"), 1);
@@ -182,11 +182,11 @@ async fn row_50_duplicates_renewals_and_zombies_tell_nothing_private() {
 #[tokio::test(start_paused = true)]
 async fn row_50_hang_ups_are_told_once() {
     let mut heard = Heard::new(|layer| layer);
-    heard.rig.handler.hold();
+    heard.receiver.handler.hold();
     // Mid-body.
     let endless = Body::from_stream(futures_util::stream::pending::<Result<Bytes, std::convert::Infallible>>());
     let request = heard.request(&heard.delivery("evt_1")).map(|_| endless);
-    let mut service = heard.rig.app.clone();
+    let mut service = heard.receiver.app.clone();
     let mut delivery = Box::pin(service.call(request));
     let pending = std::future::poll_fn(|cx| std::task::Poll::Ready(delivery.as_mut().poll(cx).is_pending())).await;
     assert!(pending, "the body never ends");
@@ -194,16 +194,16 @@ async fn row_50_hang_ups_are_told_once() {
     assert_eq!(heard.logs.count("outcome=\"abandoned\""), 1);
     // Mid-handler: told when it has ended, by what came of it.
     let detached = heard.spawn("evt_1");
-    heard.rig.handler.started(1).await;
+    heard.receiver.handler.started(1).await;
     // And while it waits for that one.
     let waiting = heard.spawn("evt_1");
-    heard.rig.store.called(Verb::Claim, 3).await;
+    heard.receiver.store.called(Verb::Claim, 3).await;
     waiting.abort();
     detached.abort();
-    heard.rig.requests.dropped(3).await;
+    heard.receiver.requests.dropped(3).await;
     assert_eq!(heard.logs.audits().len(), 2);
-    heard.rig.handler.go();
-    assert_eq!(heard.rig.layer.drain_handle().drain(LEASE).await.dropped, 0);
+    heard.receiver.handler.go();
+    assert_eq!(heard.receiver.layer.drain_handle().drain(LEASE).await.dropped, 0);
     assert_eq!(heard.logs.count("outcome=\"completed\""), 1);
     heard.check(3);
 }
@@ -211,15 +211,15 @@ async fn row_50_hang_ups_are_told_once() {
 #[tokio::test(start_paused = true)]
 async fn row_50_dropped_handlers_are_told_once() {
     let mut heard = Heard::new(WebhookLayer::cancel_on_disconnect);
-    heard.rig.handler.hold();
+    heard.receiver.handler.hold();
     let cancelled = heard.spawn("evt_1");
-    heard.rig.handler.started(1).await;
+    heard.receiver.handler.started(1).await;
     cancelled.abort();
-    heard.rig.handler.dropped(1).await;
+    heard.receiver.handler.dropped(1).await;
     assert_eq!(heard.logs.audits().len(), 1);
     let drained = heard.spawn("evt_2");
-    heard.rig.handler.started(2).await;
-    assert_eq!(heard.rig.layer.drain_handle().drain(LEASE).await.dropped, 1);
+    heard.receiver.handler.started(2).await;
+    assert_eq!(heard.receiver.layer.drain_handle().drain(LEASE).await.dropped, 1);
     drained.await.expect("no panic");
     assert_eq!(heard.logs.count("the drain's deadline is over"), 1);
     heard.check(2);
@@ -230,15 +230,15 @@ async fn row_50_dropped_handlers_are_told_once() {
 async fn settled_claim_is_not_reported_as_lost() {
     for (verb, status) in [(Verb::Complete, 200), (Verb::Release, 500)] {
         let mut heard = Heard::new(|layer| layer.claim_deadline(LEASE).expect("a deadline"));
-        heard.rig.handler.hold();
-        heard.rig.handler.answers(status);
-        heard.rig.store.breaks(verb, Fault::HoldReply);
+        heard.receiver.handler.hold();
+        heard.receiver.handler.answers(status);
+        heard.receiver.store.breaks(verb, Fault::HoldReply);
         let delivery = heard.spawn("evt_1");
-        heard.rig.handler.started(1).await;
-        heard.rig.handler.go();
-        heard.rig.store.called(verb, 1).await;
+        heard.receiver.handler.started(1).await;
+        heard.receiver.handler.go();
+        heard.receiver.store.called(verb, 1).await;
         tokio::time::sleep(LEASE / 2).await;
-        heard.rig.store.heal(verb);
+        heard.receiver.store.heal(verb);
         delivery.await.expect("no panic");
         assert_eq!(heard.logs.count("the claim is no longer held"), 0, "{verb:?} took effect");
         heard.check(1);
@@ -289,10 +289,10 @@ fn row_46_raised_retention_is_not_warned_about() {
 #[tokio::test]
 async fn filling_memory_store_is_warned_about() {
     let (logs, _guard) = Logs::capture();
-    let rig = Rig::on(MemoryStore::builder().capacity(10).build(), |layer| layer);
+    let receiver = ControlledReceiver::on(MemoryStore::builder().capacity(10).build(), |layer| layer);
     for (event, warnings) in [(7, 0), (8, 1), (9, 1)] {
-        while rig.handler.runs() < event {
-            rig.deliver(&format!("evt_{}", rig.handler.runs())).await;
+        while receiver.handler.runs() < event {
+            receiver.deliver(&format!("evt_{}", receiver.handler.runs())).await;
         }
         assert_eq!(logs.count("the memory store is filling up"), warnings, "{event} of 10");
     }
@@ -302,9 +302,9 @@ async fn filling_memory_store_is_warned_about() {
 #[tokio::test]
 async fn changed_body_is_audited() {
     let (logs, _guard) = Logs::capture();
-    let rig = Rig::new();
+    let receiver = ControlledReceiver::new();
     for body in [r#"{"id":"evt_1","n":1}"#, r#"{"id":"evt_1","n":1}"#, r#"{"id":"evt_1","n":2}"#] {
-        rig.send(rig.sender.deliver(body).request()).await;
+        receiver.send(receiver.sender.deliver(body).request()).await;
     }
     assert_eq!(logs.audits().len(), 3);
     assert_eq!(logs.count("body_changed"), 1);

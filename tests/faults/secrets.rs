@@ -17,8 +17,8 @@ use tower_webhook::store::MemoryStore;
 use tower_webhook::testing::{ManualClock, TestSender};
 use tower_webhook::{Outcome, WebhookLayer};
 
+use crate::support::controlled::ControlledReceiver;
 use crate::support::faulty::Verb;
-use crate::support::rig::Rig;
 use crate::support::{NOW, Receiver, scheme};
 
 const HOUR: Duration = Duration::from_secs(3600);
@@ -47,22 +47,23 @@ async fn row_45_wall_clock_that_jumps_changes_no_lease() {
     for wall in [now() + HOUR, now() - HOUR] {
         // The store is given the very clock that jumps; only its monotonic reading may count.
         let jumpy = Jumpy(clock.clone());
-        let rig = Rig::on(MemoryStore::builder().clock(jumpy.clone()).build(), |layer| layer.clock(jumpy));
-        let rig = Rig { sender: TestSender::new(scheme()).clock(clock.clone()), ..rig };
-        rig.handler.hold();
+        let receiver =
+            ControlledReceiver::on(MemoryStore::builder().clock(jumpy.clone()).build(), |layer| layer.clock(jumpy));
+        let receiver = ControlledReceiver { sender: TestSender::new(scheme()).clock(clock.clone()), ..receiver };
+        receiver.handler.hold();
         clock.set_wall(now());
-        let first = rig.spawn("evt_1");
-        let event = rig.handler.started(1).await;
+        let first = receiver.spawn("evt_1");
+        let event = receiver.handler.started(1).await;
         clock.set_wall(wall);
         for _ in 0..3 {
             tokio::time::sleep(lease).await;
             assert!(event.is_held());
-            assert_eq!(rig.deliver("evt_1").await.rejection(), Some(RejectionKind::InFlight), "not taken over");
+            assert_eq!(receiver.deliver("evt_1").await.rejection(), Some(RejectionKind::InFlight), "not taken over");
         }
-        rig.handler.go();
+        receiver.handler.go();
         assert_eq!(first.await.expect("no panic").outcome, Some(Outcome::Completed));
-        assert_eq!(rig.deliver("evt_1").await.outcome, Some(Outcome::Duplicate));
-        assert_eq!(rig.handler.runs(), 1);
+        assert_eq!(receiver.deliver("evt_1").await.outcome, Some(Outcome::Duplicate));
+        assert_eq!(receiver.handler.runs(), 1);
     }
 }
 
@@ -176,23 +177,27 @@ async fn row_47_replacing_does_not_reach_into_a_delivery_under_way() {
 
 #[tokio::test]
 async fn row_49_forged_request_with_a_victims_id_spoils_nothing() {
-    let rig = Rig::new();
-    let forger = TestSender::new(scheme::timestamped("whsec_guessed").expect("a scheme")).clock(rig.clock.clone());
+    let receiver = ControlledReceiver::new();
+    let forger = TestSender::new(scheme::timestamped("whsec_guessed").expect("a scheme")).clock(receiver.clock.clone());
     let body = r#"{"id":"evt_victim"}"#;
     let forged = [
         forger.deliver(body),
-        rig.sender.deliver(body).tampered(),
-        rig.sender.deliver(body).aged(HOUR),
-        rig.sender.deliver(body).header("webhook-signature", "t=1700000000,v1=00"),
+        receiver.sender.deliver(body).tampered(),
+        receiver.sender.deliver(body).aged(HOUR),
+        receiver.sender.deliver(body).header("webhook-signature", "t=1700000000,v1=00"),
     ];
     for delivery in &forged {
-        let answer = rig.send(delivery.request()).await;
+        let answer = receiver.send(delivery.request()).await;
         assert_eq!((answer.status, &answer.body[..]), (StatusCode::UNAUTHORIZED, &b""[..]));
     }
-    assert_eq!((rig.handler.runs(), rig.store.calls(Verb::Claim)), (0, 0));
-    assert!(rig.store.keys().is_empty(), "no key");
-    assert_eq!(rig.deliver("evt_victim").await.outcome, Some(Outcome::Completed), "the genuine one");
+    assert_eq!((receiver.handler.runs(), receiver.store.calls(Verb::Claim)), (0, 0));
+    assert!(receiver.store.keys().is_empty(), "no key");
+    assert_eq!(receiver.deliver("evt_victim").await.outcome, Some(Outcome::Completed), "the genuine one");
     for delivery in &forged {
-        assert_eq!(rig.send(delivery.request()).await.status, StatusCode::UNAUTHORIZED, "and no oracle afterwards");
+        assert_eq!(
+            receiver.send(delivery.request()).await.status,
+            StatusCode::UNAUTHORIZED,
+            "and no oracle afterwards"
+        );
     }
 }

@@ -8,7 +8,7 @@ use tower_webhook::queue::Queue;
 use tower_webhook::rejection::RejectionKind;
 use tower_webhook::{Outcome, Worker};
 
-use crate::desk::Desk;
+use crate::fixture::Fixture;
 use crate::support::faulty::{Fault, Faulty, Verb};
 
 /// Runs a worker in the background until the test ends it.
@@ -19,94 +19,95 @@ fn start(worker: Worker<axum::Router>) -> tokio::sync::oneshot::Sender<()> {
 }
 
 /// How many are running, once nothing changes any more.
-async fn running(desk: &Desk) -> usize {
+async fn running(fixture: &Fixture) -> usize {
     tokio::time::sleep(Duration::from_secs(5)).await;
-    desk.handler.runs()
+    fixture.handler.runs()
 }
 
 #[tokio::test(start_paused = true)]
 async fn no_more_run_at_once_than_allowed() {
-    let desk = Desk::new();
-    desk.handler.hold();
+    let fixture = Fixture::new();
+    fixture.handler.hold();
     for n in 0..10 {
-        desk.accepts(&desk.event(&format!("evt_{n}"))).await;
+        fixture.accepts(&fixture.event(&format!("evt_{n}"))).await;
     }
-    let _worker = start(desk.worker().concurrency(3).expect("some"));
-    assert_eq!(running(&desk).await, 3);
-    desk.handler.go();
-    assert_eq!(running(&desk).await, 4);
+    let _worker = start(fixture.worker().concurrency(3).expect("some"));
+    assert_eq!(running(&fixture).await, 3);
+    fixture.handler.go();
+    assert_eq!(running(&fixture).await, 4);
     for _ in 0..9 {
-        desk.handler.go();
+        fixture.handler.go();
     }
-    desk.handler.finished(10).await;
+    fixture.handler.finished(10).await;
 }
 
 #[tokio::test(start_paused = true)]
 async fn slow_type_leaves_places_to_others() {
-    let desk = Desk::new();
-    desk.handler.hold();
+    let fixture = Fixture::new();
+    fixture.handler.hold();
     for n in 0..20 {
-        desk.accepts(&desk.typed(&format!("slow_{n}"), "slow")).await;
+        fixture.accepts(&fixture.typed(&format!("slow_{n}"), "slow")).await;
     }
     for n in 0..3 {
-        desk.accepts(&desk.typed(&format!("quick_{n}"), "quick")).await;
+        fixture.accepts(&fixture.typed(&format!("quick_{n}"), "quick")).await;
     }
-    let worker = desk.worker().concurrency(8).expect("some").concurrency_per_type(2).expect("some");
+    let worker = fixture.worker().concurrency(8).expect("some").concurrency_per_type(2).expect("some");
     let _worker = start(worker);
-    assert_eq!(running(&desk).await, 4, "two of each type");
+    assert_eq!(running(&fixture).await, 4, "two of each type");
     let mut types = Vec::new();
     for n in 1..=4 {
-        types.push(desk.handler.started(n).await.event_type().map(str::to_owned));
+        types.push(fixture.handler.started(n).await.event_type().map(str::to_owned));
     }
     types.sort_unstable();
     assert_eq!(types, ["quick", "quick", "slow", "slow"].map(|name| Some(name.to_owned())));
     for _ in 0..23 {
-        desk.handler.go();
+        fixture.handler.go();
     }
-    desk.handler.finished(23).await;
+    fixture.handler.finished(23).await;
     for n in 1..=23 {
-        assert_eq!(desk.handler.started(n).await.attempt(), Some(1), "what was put back was no attempt");
+        assert_eq!(fixture.handler.started(n).await.attempt(), Some(1), "what was put back was no attempt");
     }
 }
 
 #[tokio::test(start_paused = true)]
 async fn slow_endpoint_leaves_places_to_others() {
-    let desk = Desk::new();
-    desk.handler.hold();
+    let fixture = Fixture::new();
+    fixture.handler.hold();
     for n in 0..9 {
-        desk.accepts(&desk.event(&format!("slow_{n}"))).await;
+        fixture.accepts(&fixture.event(&format!("slow_{n}"))).await;
     }
-    let other = desk.sender.clone().uri("/other");
-    desk.accepts(&other.deliver(r#"{"id":"other"}"#)).await;
-    let _worker = start(desk.worker().concurrency(5).expect("some").concurrency_per_endpoint(1).expect("some"));
-    assert_eq!(running(&desk).await, 2);
-    let mut endpoints = [desk.handler.started(1).await, desk.handler.started(2).await].map(|e| e.endpoint().to_owned());
+    let other = fixture.sender.clone().uri("/other");
+    fixture.accepts(&other.deliver(r#"{"id":"other"}"#)).await;
+    let _worker = start(fixture.worker().concurrency(5).expect("some").concurrency_per_endpoint(1).expect("some"));
+    assert_eq!(running(&fixture).await, 2);
+    let mut endpoints =
+        [fixture.handler.started(1).await, fixture.handler.started(2).await].map(|e| e.endpoint().to_owned());
     endpoints.sort_unstable();
     assert_eq!(endpoints, ["/other", "/webhooks"]);
     for _ in 0..10 {
-        desk.handler.go();
+        fixture.handler.go();
     }
-    desk.handler.finished(10).await;
+    fixture.handler.finished(10).await;
 }
 
 #[tokio::test]
 async fn worker_leases_what_its_service_has_routes_for() {
-    let desk = Desk::new();
-    desk.accepts(&desk.event("here")).await;
-    desk.accepts(&desk.sender.clone().uri("/other").deliver(r#"{"id":"there"}"#)).await;
-    assert_eq!(desk.worker().endpoints(["/other"]).run_until_idle().await, 1);
-    assert_eq!(desk.handler.started(1).await.id(), "there");
-    assert_eq!(desk.worker().run_until_idle().await, 1);
+    let fixture = Fixture::new();
+    fixture.accepts(&fixture.event("here")).await;
+    fixture.accepts(&fixture.sender.clone().uri("/other").deliver(r#"{"id":"there"}"#)).await;
+    assert_eq!(fixture.worker().endpoints(["/other"]).run_until_idle().await, 1);
+    assert_eq!(fixture.handler.started(1).await.id(), "there");
+    assert_eq!(fixture.worker().run_until_idle().await, 1);
 }
 
 #[tokio::test]
 async fn batches_are_no_larger_than_asked_for() {
-    let desk = Desk::new();
+    let fixture = Fixture::new();
     for n in 0..10 {
-        desk.accepts(&desk.event(&format!("evt_{n}"))).await;
+        fixture.accepts(&fixture.event(&format!("evt_{n}"))).await;
     }
-    let inbox = Faulty::new(desk.inbox.clone());
-    let worker = Worker::new(inbox.clone(), desk.handlers.clone());
+    let inbox = Faulty::new(fixture.inbox.clone());
+    let worker = Worker::new(inbox.clone(), fixture.handlers.clone());
     assert_eq!(worker.batch(3).expect("some").run_until_idle().await, 10);
     assert!(
         inbox.asked_for().len() >= 4 && inbox.asked_for().iter().all(|limit| *limit <= 3),
@@ -117,30 +118,30 @@ async fn batches_are_no_larger_than_asked_for() {
 
 #[tokio::test(start_paused = true)]
 async fn full_inbox_answers_503_until_workers_have_caught_up() {
-    let desk = Desk::with_inbox(|inbox| inbox.max_waiting_events(3).expect("some"));
+    let fixture = Fixture::with_inbox(|inbox| inbox.max_waiting_events(3).expect("some"));
     // It is looked at once a second.
     for n in 0..3 {
-        desk.accepts(&desk.event(&format!("evt_{n}"))).await;
+        fixture.accepts(&fixture.event(&format!("evt_{n}"))).await;
         tokio::time::sleep(Duration::from_secs(2)).await;
     }
-    let answer = desk.deliver("evt_3").await;
+    let answer = fixture.deliver("evt_3").await;
     assert_eq!((answer.status, answer.rejection()), (StatusCode::SERVICE_UNAVAILABLE, Some(RejectionKind::Backlogged)));
     assert_eq!(answer.retry_after(), Some("5"));
-    assert_eq!(desk.inbox.waiting(10).await.expect("a count"), 3);
-    assert_eq!(desk.deliver("evt_0").await.outcome, Some(Outcome::Duplicate), "what is there adds nothing");
-    assert_eq!(desk.worker().run_until_idle().await, 3);
+    assert_eq!(fixture.inbox.waiting(10).await.expect("a count"), 3);
+    assert_eq!(fixture.deliver("evt_0").await.outcome, Some(Outcome::Duplicate), "what is there adds nothing");
+    assert_eq!(fixture.worker().run_until_idle().await, 3);
     tokio::time::sleep(Duration::from_secs(2)).await;
-    assert_eq!(desk.deliver("evt_3").await.outcome, Some(Outcome::Accepted));
+    assert_eq!(fixture.deliver("evt_3").await.outcome, Some(Outcome::Accepted));
 }
 
 #[tokio::test(start_paused = true)]
 async fn deliveries_that_ask_whether_there_is_room_are_admitted_first_and_drained() {
-    let desk = Desk::new();
-    let inbox = Faulty::new(desk.inbox.clone());
+    let fixture = Fixture::new();
+    let inbox = Faulty::new(fixture.inbox.clone());
     let clock = tower_webhook::testing::ManualClock::at_unix(crate::support::NOW);
     let layer = tower_webhook::WebhookLayer::inbox(crate::support::scheme(), of_one(&inbox)).clock(clock);
     let layer = layer.max_running(10).expect("some");
-    let app = Desk { app: desk.handlers.clone().layer(layer.clone()), ..desk };
+    let app = Fixture { app: fixture.handlers.clone().layer(layer.clone()), ..fixture };
     app.accepts(&app.event("first")).await;
     tokio::time::sleep(Duration::from_secs(2)).await;
 
@@ -169,11 +170,11 @@ async fn deliveries_that_ask_whether_there_is_room_are_admitted_first_and_draine
 
 #[tokio::test(start_paused = true)]
 async fn inbox_that_cannot_say_whether_it_knows_an_event_is_unavailable() {
-    let desk = Desk::new();
-    let inbox = Faulty::new(desk.inbox.clone());
+    let fixture = Fixture::new();
+    let inbox = Faulty::new(fixture.inbox.clone());
     let clock = tower_webhook::testing::ManualClock::at_unix(crate::support::NOW);
     let layer = tower_webhook::WebhookLayer::inbox(crate::support::scheme(), of_one(&inbox)).clock(clock);
-    let app = Desk { app: desk.handlers.clone().layer(layer), ..desk };
+    let app = Fixture { app: fixture.handlers.clone().layer(layer), ..fixture };
     app.accepts(&app.event("first")).await;
     tokio::time::sleep(Duration::from_secs(2)).await;
     inbox.breaks(Verb::Peek, Fault::Fail);
@@ -185,11 +186,11 @@ async fn inbox_that_cannot_say_whether_it_knows_an_event_is_unavailable() {
 
 #[tokio::test(start_paused = true)]
 async fn inbox_that_does_not_say_how_many_wait_is_unavailable_within_one_deadline() {
-    let desk = Desk::new();
-    let inbox = Faulty::new(desk.inbox.clone());
+    let fixture = Fixture::new();
+    let inbox = Faulty::new(fixture.inbox.clone());
     let clock = tower_webhook::testing::ManualClock::at_unix(crate::support::NOW);
     let layer = tower_webhook::WebhookLayer::inbox(crate::support::scheme(), of_one(&inbox)).clock(clock);
-    let app = Desk { app: desk.handlers.clone().layer(layer), ..desk };
+    let app = Fixture { app: fixture.handlers.clone().layer(layer), ..fixture };
     inbox.breaks(Verb::Waiting, Fault::Hang);
     inbox.breaks(Verb::Accept, Fault::Hang);
     let began = tokio::time::Instant::now();
@@ -214,12 +215,12 @@ async fn worker_near_a_limit_puts_nothing_back_and_keeps_the_order() {
         tokio::time::sleep(Duration::from_millis(1 + number * 7 % 13)).await;
     };
     let handlers = axum::Router::new().route("/webhooks", axum::routing::post(handler));
-    let desk = Desk::handling(handlers, |layer| layer);
+    let fixture = Fixture::handling(handlers, |layer| layer);
     for n in 0..EVENTS {
-        desk.accepts(&desk.typed(&n.to_string(), "slow")).await;
+        fixture.accepts(&fixture.typed(&n.to_string(), "slow")).await;
     }
-    let inbox = Faulty::new(desk.inbox.clone());
-    let worker = Worker::new(inbox.clone(), desk.handlers.clone()).concurrency_per_type(16).expect("some");
+    let inbox = Faulty::new(fixture.inbox.clone());
+    let worker = Worker::new(inbox.clone(), fixture.handlers.clone()).concurrency_per_type(16).expect("some");
     assert_eq!(worker.run_until_idle().await, EVENTS);
     assert_eq!(inbox.calls(Verb::Release), 0, "no event was leased that there was no room for");
     let started = started.lock().expect("no panic").clone();
@@ -229,28 +230,28 @@ async fn worker_near_a_limit_puts_nothing_back_and_keeps_the_order() {
 
 #[tokio::test(start_paused = true)]
 async fn endpoints_and_limits_combine() {
-    let desk = Desk::new();
-    desk.handler.hold();
+    let fixture = Fixture::new();
+    fixture.handler.hold();
     for n in 0..4 {
-        desk.accepts(&desk.typed(&format!("x{n}"), "x")).await;
-        desk.accepts(&desk.typed(&format!("y{n}"), "y")).await;
-        let other = desk.sender.clone().uri("/other");
-        desk.accepts(&other.deliver(format!(r#"{{"id":"z{n}","type":"z"}}"#))).await;
+        fixture.accepts(&fixture.typed(&format!("x{n}"), "x")).await;
+        fixture.accepts(&fixture.typed(&format!("y{n}"), "y")).await;
+        let other = fixture.sender.clone().uri("/other");
+        fixture.accepts(&other.deliver(format!(r#"{{"id":"z{n}","type":"z"}}"#))).await;
     }
-    let inbox = Faulty::new(desk.inbox.clone());
-    let worker = Worker::new(inbox.clone(), desk.handlers.clone()).endpoints(["/webhooks"]).concurrency(10);
+    let inbox = Faulty::new(fixture.inbox.clone());
+    let worker = Worker::new(inbox.clone(), fixture.handlers.clone()).endpoints(["/webhooks"]).concurrency(10);
     let worker = worker.and_then(|worker| worker.concurrency_per_type(2)?.concurrency_per_endpoint(3)).expect("some");
     let _worker = start(worker);
-    assert_eq!(running(&desk).await, 3, "three of the endpoint, two of each type, none of another endpoint");
+    assert_eq!(running(&fixture).await, 3, "three of the endpoint, two of each type, none of another endpoint");
     for n in 1..=8 {
-        let kind = desk.handler.started(n).await;
+        let kind = fixture.handler.started(n).await;
         assert_eq!(kind.endpoint(), "/webhooks");
-        desk.handler.go();
+        fixture.handler.go();
     }
-    desk.handler.finished(8).await;
-    assert_eq!(running(&desk).await, 8, "the other endpoint's are left alone");
+    fixture.handler.finished(8).await;
+    assert_eq!(running(&fixture).await, 8, "the other endpoint's are left alone");
     assert_eq!(inbox.calls(Verb::Release), 0);
-    assert_eq!(desk.inbox.waiting(10).await.expect("a count"), 4);
+    assert_eq!(fixture.inbox.waiting(10).await.expect("a count"), 4);
 }
 
 /// An inbox in which one event may wait.
@@ -259,14 +260,14 @@ fn of_one(queue: &Faulty) -> Inbox {
 }
 
 #[test]
-fn limits_of_nothing_are_refused() {
-    let desk = Desk::new();
-    assert!(desk.worker().concurrency(0).is_err());
-    assert!(desk.worker().batch(0).is_err());
-    assert!(desk.worker().concurrency_per_type(0).is_err());
-    assert!(desk.worker().concurrency_per_endpoint(0).is_err());
-    assert!(desk.worker().lease(Duration::ZERO).is_err());
-    assert!(desk.worker().poll_every(Duration::ZERO).is_err());
-    assert!(desk.worker().claim_deadline(Duration::MAX).is_err());
-    assert!(Inbox::new(desk.inbox.clone()).max_waiting_events(0).is_err());
+fn settings_that_stop_a_worker_are_refused() {
+    let fixture = Fixture::new();
+    assert!(fixture.worker().concurrency(0).is_err());
+    assert!(fixture.worker().batch(0).is_err());
+    assert!(fixture.worker().concurrency_per_type(0).is_err());
+    assert!(fixture.worker().concurrency_per_endpoint(0).is_err());
+    assert!(fixture.worker().lease(Duration::ZERO).is_err());
+    assert!(fixture.worker().poll_every(Duration::ZERO).is_err());
+    assert!(fixture.worker().claim_deadline(Duration::MAX).is_err());
+    assert!(Inbox::new(fixture.inbox.clone()).max_waiting_events(0).is_err());
 }

@@ -8,12 +8,12 @@ use tower_webhook::inbox::OrderSource;
 use tower_webhook::queue::EventState;
 use tower_webhook::{HandlerError, WebhookEvent};
 
-use crate::desk::Desk;
+use crate::fixture::Fixture;
 
 type Runs = Arc<Mutex<Vec<String>>>;
 
 /// Handlers that note down beginnings and ends, and fail `flaky` the first time.
-fn noting(order: OrderSource) -> (Desk, Runs) {
+fn noting(order: OrderSource) -> (Fixture, Runs) {
     let runs: Runs = Arc::default();
     let noted = runs.clone();
     let handler = async move |event: WebhookEvent| {
@@ -29,18 +29,18 @@ fn noting(order: OrderSource) -> (Desk, Runs) {
         }
     };
     let handlers = Router::new().route("/webhooks", post(handler));
-    (Desk::built(handlers, |inbox| inbox.order_by(order), |layer| layer), runs)
+    (Fixture::built(handlers, |inbox| inbox.order_by(order), |layer| layer), runs)
 }
 
 #[tokio::test]
 async fn events_of_one_resource_run_one_at_a_time_and_others_in_parallel() {
-    let (desk, runs) = noting(OrderSource::json("data.customer").expect("a path"));
+    let (fixture, runs) = noting(OrderSource::json("data.customer").expect("a path"));
     for (id, customer) in [("flaky", "\"a\""), ("a2", "\"a\""), ("b1", "7"), ("a3", "\"a\""), ("b2", "7")] {
         let body = format!(r#"{{"id":"{id}","data":{{"customer":{customer}}}}}"#);
-        desk.accepts(&desk.sender.deliver(body)).await;
+        fixture.accepts(&fixture.sender.deliver(body)).await;
     }
-    desk.accepts(&desk.event("free")).await;
-    assert_eq!(desk.worker().run_until_idle().await, 7);
+    fixture.accepts(&fixture.event("free")).await;
+    assert_eq!(fixture.worker().run_until_idle().await, 7);
     let runs = runs.lock().expect("no panic").clone();
     let only = |names: &[&str]| -> Vec<String> {
         runs.iter().filter(|run| names.iter().any(|name| run.ends_with(name))).cloned().collect()
@@ -55,15 +55,17 @@ async fn events_of_one_resource_run_one_at_a_time_and_others_in_parallel() {
 }
 
 #[tokio::test]
-async fn old_news_are_completed_without_their_handler() {
+async fn superseded_events_are_completed_without_their_handler() {
     let order = OrderSource::json("subscription").expect("a path").sequence("version").expect("a path");
-    let (desk, runs) = noting(order);
+    let (fixture, runs) = noting(order);
     for (id, version) in [("second", 2), ("first", 1), ("third", 3)] {
-        desk.accepts(&desk.sender.deliver(format!(r#"{{"id":"{id}","subscription":"s","version":{version}}}"#))).await;
+        fixture
+            .accepts(&fixture.sender.deliver(format!(r#"{{"id":"{id}","subscription":"s","version":{version}}}"#)))
+            .await;
     }
-    assert_eq!(desk.worker().run_until_idle().await, 3);
+    assert_eq!(fixture.worker().run_until_idle().await, 3);
     assert_eq!(*runs.lock().expect("no panic"), ["begin second", "end second", "begin third", "end third"]);
-    let skipped = desk.kept("first").await;
+    let skipped = fixture.kept("first").await;
     assert_eq!(skipped.state, EventState::Completed);
     assert!(skipped.summary.expect("a summary").contains("superseded"));
 }

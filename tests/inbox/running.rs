@@ -12,7 +12,7 @@ use tower_webhook::inbox::Inbox;
 use tower_webhook::queue::{EventState, Queue};
 use tower_webhook::{WebhookEvent, WebhookLayer};
 
-use crate::desk::Desk;
+use crate::fixture::Fixture;
 
 /// Id, type, attempt, label of the secret, when it was signed and received, and what of it is authenticated.
 type Facts = (String, Option<String>, Option<u32>, String, Option<SystemTime>, SystemTime, [bool; 2]);
@@ -61,16 +61,16 @@ async fn handler_gets_from_a_worker_what_it_would_have_got_inline() {
     let (handlers, seen) = noting();
     let configure = |layer: WebhookLayer| layer.methods([Method::PUT]).expect("a method");
     let keeping = |inbox: Inbox| inbox.keep_headers(["x-event", "x-empty"]).expect("names");
-    let desk = Desk::built(handlers.clone(), keeping, configure);
+    let fixture = Fixture::built(handlers.clone(), keeping, configure);
     let inline = handlers.layer(configure(
         WebhookLayer::new(crate::support::scheme(), tower_webhook::store::MemoryStore::new())
             .clock(tower_webhook::testing::ManualClock::at_unix(crate::support::NOW)),
     ));
     let body = "{ \"id\":\"evt_1\",\n \"type\":\"caf\u{e9}\", \"n\": 1.50 }\n";
-    let sender = desk.sender.clone().uri("/hooks/acme%20inc?a=b%26c&a=d");
+    let sender = fixture.sender.clone().uri("/hooks/acme%20inc?a=b%26c&a=d");
     let delivery = sender.deliver(body).method(Method::PUT).header("x-event", "one").header("x-empty", "");
-    desk.accepts(&delivery).await;
-    assert_eq!(desk.worker().run_until_idle().await, 1);
+    fixture.accepts(&delivery).await;
+    assert_eq!(fixture.worker().run_until_idle().await, 1);
     tower::ServiceExt::oneshot(inline, delivery.request::<axum::body::Body>()).await.expect("an answer");
 
     let seen = seen.lock().expect("no panic");
@@ -91,8 +91,8 @@ async fn handler_gets_from_a_worker_what_it_would_have_got_inline() {
 
 #[tokio::test]
 async fn credentials_are_not_kept_unless_asked_for() {
-    let delivery = |desk: &Desk| {
-        let delivery = desk.sender.clone().uri("/hooks/a").deliver(r#"{"id":"evt_1"}"#);
+    let delivery = |fixture: &Fixture| {
+        let delivery = fixture.sender.clone().uri("/hooks/a").deliver(r#"{"id":"evt_1"}"#);
         delivery
             .header("authorization", "Bearer hush")
             .header("cookie", "hush=1")
@@ -101,12 +101,12 @@ async fn credentials_are_not_kept_unless_asked_for() {
     };
     let run = async |configure: fn(Inbox) -> Inbox| {
         let (handlers, seen) = noting();
-        let desk = Desk::built(handlers, configure, |layer| layer);
-        desk.accepts(&delivery(&desk)).await;
+        let fixture = Fixture::built(handlers, configure, |layer| layer);
+        fixture.accepts(&delivery(&fixture)).await;
         let key = tower_webhook::EventKey::new("/hooks/{tenant}", None, "evt_1");
-        let kept = desk.inbox.get(&key).await.expect("an answer").expect("the event");
+        let kept = fixture.inbox.get(&key).await.expect("an answer").expect("the event");
         let head = kept.request.expect("a parcel").head;
-        assert_eq!(desk.worker().run_until_idle().await, 1);
+        assert_eq!(fixture.worker().run_until_idle().await, 1);
         let mut names: Vec<_> =
             seen.lock().expect("no panic")[0].headers.keys().map(|name| name.as_str().to_owned()).collect();
         names.sort_unstable();
@@ -125,33 +125,33 @@ async fn credentials_are_not_kept_unless_asked_for() {
 
 #[tokio::test(start_paused = true)]
 async fn lease_is_renewed_while_the_handler_runs() {
-    let desk = Desk::new();
-    desk.handler.hold();
-    desk.accepts(&desk.event("evt_1")).await;
-    let worker = desk.worker().lease(Duration::from_secs(3)).expect("a lease");
+    let fixture = Fixture::new();
+    fixture.handler.hold();
+    fixture.accepts(&fixture.event("evt_1")).await;
+    let worker = fixture.worker().lease(Duration::from_secs(3)).expect("a lease");
     let working = tokio::spawn({
         let worker = worker.clone();
         async move { worker.run_until_idle().await }
     });
-    desk.handler.started(1).await;
+    fixture.handler.started(1).await;
     tokio::time::sleep(Duration::from_secs(30)).await;
     assert_eq!(worker.run_until_idle().await, 0, "another worker finds nothing to take over");
-    desk.handler.go();
+    fixture.handler.go();
     working.await.expect("no panic");
-    assert_eq!(desk.handler.runs(), 1);
-    desk.is_in("evt_1", EventState::Completed).await;
+    assert_eq!(fixture.handler.runs(), 1);
+    fixture.is_in("evt_1", EventState::Completed).await;
 }
 
 #[tokio::test(start_paused = true)]
 async fn worker_is_woken_by_an_arrival() {
-    let desk = Desk::new();
-    let worker = desk.worker().poll_every(Duration::from_secs(3_600)).expect("an interval");
+    let fixture = Fixture::new();
+    let worker = fixture.worker().poll_every(Duration::from_secs(3_600)).expect("an interval");
     let (stop, stopped) = tokio::sync::oneshot::channel();
     let working = tokio::spawn(worker.run(async { stopped.await.expect("the test stops it") }));
     tokio::task::yield_now().await;
     let began = tokio::time::Instant::now();
-    desk.accepts(&desk.event("evt_1")).await;
-    desk.handler.finished(1).await;
+    fixture.accepts(&fixture.event("evt_1")).await;
+    fixture.handler.finished(1).await;
     assert!(began.elapsed() < Duration::from_secs(1));
     stop.send(()).expect("it listens");
     assert_eq!(working.await.expect("no panic").dropped, 0);
@@ -159,46 +159,46 @@ async fn worker_is_woken_by_an_arrival() {
 
 #[tokio::test(start_paused = true)]
 async fn shutdown_waits_for_what_runs_and_leases_no_more() {
-    let desk = Desk::new();
-    desk.handler.hold();
-    desk.accepts(&desk.event("evt_1")).await;
+    let fixture = Fixture::new();
+    fixture.handler.hold();
+    fixture.accepts(&fixture.event("evt_1")).await;
     let (stop, stopped) = tokio::sync::oneshot::channel();
-    let working = tokio::spawn(desk.worker().run(async { stopped.await.expect("the test stops it") }));
-    desk.handler.started(1).await;
+    let working = tokio::spawn(fixture.worker().run(async { stopped.await.expect("the test stops it") }));
+    fixture.handler.started(1).await;
     stop.send(()).expect("it listens");
     tokio::time::sleep(Duration::from_secs(1)).await;
-    desk.accepts(&desk.event("evt_2")).await;
-    desk.handler.go();
+    fixture.accepts(&fixture.event("evt_2")).await;
+    fixture.handler.go();
     assert_eq!(working.await.expect("no panic").dropped, 0);
-    desk.is_in("evt_1", EventState::Completed).await;
-    desk.is_in("evt_2", EventState::Waiting).await;
+    fixture.is_in("evt_1", EventState::Completed).await;
+    fixture.is_in("evt_2", EventState::Waiting).await;
 }
 
 #[tokio::test(start_paused = true)]
 async fn what_outlasts_the_grace_is_dropped_and_put_back_uncounted() {
-    let desk = Desk::new();
-    desk.handler.hold();
-    desk.accepts(&desk.event("evt_1")).await;
-    let worker = desk.worker().grace(Duration::from_secs(5));
+    let fixture = Fixture::new();
+    fixture.handler.hold();
+    fixture.accepts(&fixture.event("evt_1")).await;
+    let worker = fixture.worker().grace(Duration::from_secs(5));
     let (stop, stopped) = tokio::sync::oneshot::channel();
     let working = tokio::spawn(worker.run(async { stopped.await.expect("the test stops it") }));
-    let event = desk.handler.started(1).await;
+    let event = fixture.handler.started(1).await;
     stop.send(()).expect("it listens");
     assert_eq!(working.await.expect("no panic").dropped, 1);
-    desk.handler.dropped(1).await;
+    fixture.handler.dropped(1).await;
     assert!(!event.is_held());
-    let kept = desk.kept("evt_1").await;
+    let kept = fixture.kept("evt_1").await;
     assert_eq!((kept.state, kept.attempts, kept.failures.len()), (EventState::Waiting, 0, 0));
 
-    desk.handler.hold_no_more();
-    assert_eq!(desk.worker().run_until_idle().await, 1);
-    assert_eq!(desk.handler.started(2).await.attempt(), Some(1));
+    fixture.handler.hold_no_more();
+    assert_eq!(fixture.worker().run_until_idle().await, 1);
+    assert_eq!(fixture.handler.started(2).await.attempt(), Some(1));
 }
 
 #[tokio::test]
 async fn any_tower_service_can_be_driven() {
-    let desk = Desk::new();
-    desk.accepts(&desk.event("evt_1")).await;
+    let fixture = Fixture::new();
+    fixture.accepts(&fixture.event("evt_1")).await;
     let service = tower::service_fn(|request: axum::http::Request<http_body_util::Full<Bytes>>| async move {
         let event = request.extensions().get::<WebhookEvent>().expect("an event");
         assert_eq!((event.id(), request.uri().path()), ("evt_1", "/webhooks"));
@@ -206,23 +206,23 @@ async fn any_tower_service_can_be_driven() {
         *response.status_mut() = StatusCode::NO_CONTENT;
         Ok::<_, std::convert::Infallible>(response)
     });
-    assert_eq!(tower_webhook::Worker::new(desk.inbox.clone(), service).run_until_idle().await, 1);
-    assert_eq!(desk.kept("evt_1").await.summary.as_deref(), Some("No Content"));
+    assert_eq!(tower_webhook::Worker::new(fixture.inbox.clone(), service).run_until_idle().await, 1);
+    assert_eq!(fixture.kept("evt_1").await.summary.as_deref(), Some("No Content"));
 }
 
 /// Two workers on one inbox: each event is run by one of them.
 #[tokio::test(flavor = "multi_thread")]
 async fn two_workers_run_each_event_once() {
-    let desk = Desk::new();
+    let fixture = Fixture::new();
     for n in 0..500 {
-        desk.accepts(&desk.event(&format!("evt_{n}"))).await;
+        fixture.accepts(&fixture.event(&format!("evt_{n}"))).await;
     }
-    let workers = [desk.worker(), desk.worker()]
+    let workers = [fixture.worker(), fixture.worker()]
         .map(|worker| tokio::spawn(async move { worker.concurrency(7).expect("some").run_until_idle().await }));
     let mut runs = 0;
     for worker in workers {
         runs += worker.await.expect("no panic");
     }
-    assert_eq!((runs, desk.handler.runs()), (500, 500));
-    assert_eq!(desk.inbox.counts().await.expect("counts").completed, 500);
+    assert_eq!((runs, fixture.handler.runs()), (500, 500));
+    assert_eq!(fixture.inbox.counts().await.expect("counts").completed, 500);
 }

@@ -6,8 +6,8 @@ use std::time::Duration;
 use tower_webhook::queue::Queue;
 use tower_webhook::store::{PostgresStore, PostgresStoreBuilder};
 
-use crate::bed::{Bed, eventually, key};
-use crate::inbox_desk::{KEPT, accept};
+use crate::fixture::{Fixture, eventually, key};
+use crate::inbox::queue::{KEPT, accept};
 use crate::support::extremes::{NoPanics, TIMES, in_time, try_verbs};
 
 /// What the builder takes for one: it counts in milliseconds.
@@ -18,11 +18,11 @@ fn times() -> impl Iterator<Item = Duration> {
 }
 
 /// A store on a table of its own, with sessions or told that it has none.
-async fn store(is_pooled: bool) -> (Bed, PostgresStoreBuilder) {
-    let bed = Bed::new().await;
-    let builder = PostgresStore::builder(bed.pool.clone()).table(&bed.table).expect("a name");
+async fn store(is_pooled: bool) -> (Fixture, PostgresStoreBuilder) {
+    let fixture = Fixture::new().await;
+    let builder = PostgresStore::builder(fixture.pool.clone()).table(&fixture.table).expect("a name");
     let builder = if is_pooled { builder.pooled() } else { builder };
-    (bed, builder)
+    (fixture, builder)
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -30,7 +30,7 @@ async fn deadline_is_refused_or_every_verb_is_answered() {
     let panics = NoPanics::begin();
     for time in times() {
         for is_pooled in [false, true] {
-            let (_bed, builder) = store(is_pooled).await;
+            let (_fixture, builder) = store(is_pooled).await;
             let what = format!("deadline({time:?}), pooled: {is_pooled}");
             let built = builder.deadline(time).map(PostgresStoreBuilder::build);
             assert_eq!(built.is_ok(), time >= MILLISECOND, "{what}");
@@ -44,9 +44,9 @@ async fn deadline_is_refused_or_every_verb_is_answered() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn workers_elsewhere_are_woken_with_the_longest_deadline() {
-    let (bed, builder) = store(false).await;
+    let (fixture, builder) = store(false).await;
     let store = builder.deadline(Duration::MAX).expect("a deadline").build();
-    let elsewhere = bed.another();
+    let elsewhere = fixture.another();
     let woken = tokio::spawn(async move {
         // The first time when it begins to listen, for whatever was told before.
         elsewhere.wake().await;
@@ -65,9 +65,9 @@ async fn workers_elsewhere_are_woken_with_the_longest_deadline() {
 async fn purge_interval_is_refused_or_every_verb_works() {
     let panics = NoPanics::begin();
     for time in times() {
-        let (_bed, builder) = store(false).await;
+        let (_fixture, builder) = store(false).await;
         let what = format!("purge_every({time:?})");
-        let built = builder.deadline(crate::bed::PATIENCE).expect("a deadline").purge_every(time);
+        let built = builder.deadline(crate::fixture::PATIENCE).expect("a deadline").purge_every(time);
         assert_eq!(built.is_ok(), time >= MILLISECOND, "{what}");
         if let Ok(builder) = built {
             try_verbs(&what, &builder.build(), true).await;
@@ -80,9 +80,9 @@ async fn purge_interval_is_refused_or_every_verb_works() {
 async fn every_verb_works_however_long_bodies_are_kept() {
     let panics = NoPanics::begin();
     for time in times() {
-        let (_bed, builder) = store(false).await;
+        let (_fixture, builder) = store(false).await;
         let what = format!("keep_completed_bodies({time:?})");
-        let store = builder.deadline(crate::bed::PATIENCE).expect("a deadline").keep_completed_bodies(time).build();
+        let store = builder.deadline(crate::fixture::PATIENCE).expect("a deadline").keep_completed_bodies(time).build();
         try_verbs(&what, &store, true).await;
         in_time(&what, store.purge()).await.expect("a purge");
         panics.end(&what);

@@ -10,7 +10,7 @@ use tower_webhook::EventKey;
 use tower_webhook::store::{Claim, ClaimRequest, Ending, Enlistment, Hold, PostgresStore, Store, StoreFuture};
 use tower_webhook::testing::conformance::{self, Harness};
 
-use crate::bed::{Bed, patient, pooler, shared, shift};
+use crate::fixture::{Fixture, patient, pooler, shared, shift};
 use crate::support::checker::asked_seed;
 
 /// A new table for every check. Time passes by shifting what is in it.
@@ -20,7 +20,7 @@ pub(crate) struct Tables {
     pub(crate) pooled: bool,
     /// How long completed bodies are kept, if not as long as their records.
     bodies: Option<Duration>,
-    current: Mutex<Option<Arc<Bed>>>,
+    current: Mutex<Option<Arc<Fixture>>>,
 }
 
 impl Tables {
@@ -37,22 +37,22 @@ impl Harness for Tables {
     type Store = PostgresStore;
 
     async fn store(&self) -> PostgresStore {
-        let bed = if self.pooled { Bed::pooled().await } else { Bed::new().await };
+        let fixture = if self.pooled { Fixture::pooled().await } else { Fixture::new().await };
         let store = match self.bodies {
             Some(time) if self.pooled => {
-                let store = patient(&pooler().pool(shared()), &bed.table).pooled();
+                let store = patient(&pooler().pool(shared()), &fixture.table).pooled();
                 store.keep_completed_bodies(time).build()
             }
-            Some(time) => patient(&bed.pool, &bed.table).keep_completed_bodies(time).build(),
-            None => bed.store.clone(),
+            Some(time) => patient(&fixture.pool, &fixture.table).keep_completed_bodies(time).build(),
+            None => fixture.store.clone(),
         };
-        *self.current.lock().expect("no panic under the lock") = Some(bed.into());
+        *self.current.lock().expect("no panic under the lock") = Some(fixture.into());
         store
     }
 
     async fn pass(&self, time: Duration) {
-        let bed = self.current.lock().expect("no panic under the lock").clone();
-        bed.expect("a store before time passes").pass(time).await;
+        let fixture = self.current.lock().expect("no panic under the lock").clone();
+        fixture.expect("a store before time passes").pass(time).await;
     }
 }
 
@@ -82,10 +82,10 @@ const AT_ONCE: u32 = 200;
 async fn ten_thousand_random_sequences_answer_like_the_model() {
     let first = asked_seed().unwrap_or(SEED);
     println!("FAULTS_SEED={first}");
-    let bed = Arc::new(Bed::on(shared()).await);
+    let fixture = Arc::new(Fixture::on(shared()).await);
     let mut parts = JoinSet::new();
     for part in 0..AT_ONCE {
-        let harness = Part { bed: bed.clone(), part, sequence: AtomicU32::new(0) };
+        let harness = Part { fixture: fixture.clone(), part, sequence: AtomicU32::new(0) };
         let seed = first + u64::from(part);
         parts.spawn(async move { conformance::model(&harness, seed, SEQUENCES / AT_ONCE).await });
     }
@@ -94,7 +94,7 @@ async fn ten_thousand_random_sequences_answer_like_the_model() {
 
 /// Some of the sequences, one after the other.
 struct Part {
-    bed: Arc<Bed>,
+    fixture: Arc<Fixture>,
     part: u32,
     sequence: AtomicU32,
 }
@@ -110,14 +110,14 @@ impl Harness for Part {
 
     async fn store(&self) -> Prefixed {
         self.sequence.fetch_add(1, Ordering::Relaxed);
-        Prefixed { store: self.bed.store.clone(), prefix: self.prefix() }
+        Prefixed { store: self.fixture.store.clone(), prefix: self.prefix() }
     }
 
     async fn pass(&self, time: Duration) {
         let prefix = self.prefix();
         let keys = ["0", "1", "2"].map(|id| prefixed(&prefix, &EventKey::new("/model", None, id)).as_str().to_owned());
-        let sql = self.bed.about(&(shift(time) + " WHERE key = ANY ($1)"));
-        let shifted = sqlx::query(AssertSqlSafe(sql)).bind(keys.to_vec()).execute(&self.bed.pool).await;
+        let sql = self.fixture.about(&(shift(time) + " WHERE key = ANY ($1)"));
+        let shifted = sqlx::query(AssertSqlSafe(sql)).bind(keys.to_vec()).execute(&self.fixture.pool).await;
         shifted.expect("a statement that works");
     }
 }

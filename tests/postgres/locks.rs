@@ -14,13 +14,13 @@ use tower_webhook::store::{BreakerStore, Claim, ClaimToken, Completion, Hold, Po
 use tower_webhook::testing::TestSender;
 use tower_webhook::{EventKey, Outcome, WebhookLayer};
 
-use crate::bed::{Bed, PATIENCE, WEEK, eventually, key, run_on};
+use crate::fixture::{Fixture, PATIENCE, WEEK, eventually, key, run_on};
+use crate::instances::wins;
 use crate::receiver::{Receiver, assert_unavailable};
 use crate::support::logs::Logs;
-use crate::support::pgbouncer::Pgbouncer;
-use crate::support::postgres_server::{PostgresServer, Settings};
+use crate::support::servers::pgbouncer::Pgbouncer;
+use crate::support::servers::postgres::{PostgresServer, Settings};
 use crate::support::{Answer, scheme};
-use crate::together::wins;
 
 /// A server that logs every wait for a lock of more than a millisecond, and who waited.
 fn watchful() -> PostgresServer {
@@ -39,27 +39,31 @@ fn logged(server: &PostgresServer, words: &[&str]) -> Vec<String> {
 #[tokio::test]
 async fn no_batch_waits_for_a_row_that_a_transaction_holds() {
     let server = watchful();
-    let bed = Bed::on(&server).await;
+    let fixture = Fixture::on(&server).await;
     let held: Vec<_> = (0..8).map(|n| key(&format!("held_{n}"))).collect();
     let fresh: Vec<_> = (0..40).map(|n| key(&format!("fresh_{n}"))).collect();
     let lapsed = key("lapsed");
     let (mine, theirs) = (ClaimToken::random(), ClaimToken::random());
     for key in held.iter().chain([&lapsed]) {
-        assert_eq!(bed.store.claim(&bed.claim(key, mine)).await.expect("an answer"), Claim::Fresh { attempt: Some(1) });
+        assert_eq!(
+            fixture.store.claim(&fixture.claim(key, mine)).await.expect("an answer"),
+            Claim::Fresh { attempt: Some(1) }
+        );
     }
-    bed.pass(2 * WEEK).await;
+    fixture.pass(2 * WEEK).await;
     let mut handler = server.connect().await;
-    run_on(&mut handler, bed.about("BEGIN; UPDATE events SET state = 'completed' WHERE key LIKE '%/held_%'")).await;
+    run_on(&mut handler, fixture.about("BEGIN; UPDATE events SET state = 'completed' WHERE key LIKE '%/held_%'")).await;
 
     // On one thread, what is asked for together is in one batch; there are two kinds of them, and more than one of each.
     let asked = held.iter().chain(&fresh).chain([&lapsed]);
-    let claims = join_all(asked.map(async |key| bed.store.claim(&bed.claim(key, theirs)).await.expect("an answer")));
+    let claims =
+        join_all(asked.map(async |key| fixture.store.claim(&fixture.claim(key, theirs)).await.expect("an answer")));
     let done = Completion::succeeded("200 OK", WEEK);
     let settlements = join_all(held.iter().map(|key| async {
-        let claim = bed.claim(key, mine);
-        assert_eq!(bed.store.renew(&claim).await.expect("an answer"), Hold::Held, "by whoever holds the row");
-        assert_eq!(bed.store.complete(&claim, &done).await.expect_err("held").kind(), StoreErrorKind::Locked);
-        assert_eq!(bed.store.release(key, mine).await.expect_err("held").kind(), StoreErrorKind::Locked);
+        let claim = fixture.claim(key, mine);
+        assert_eq!(fixture.store.renew(&claim).await.expect("an answer"), Hold::Held, "by whoever holds the row");
+        assert_eq!(fixture.store.complete(&claim, &done).await.expect_err("held").kind(), StoreErrorKind::Locked);
+        assert_eq!(fixture.store.release(key, mine).await.expect_err("held").kind(), StoreErrorKind::Locked);
     }));
     let (claims, _) = join(claims, settlements).await;
     assert_eq!(claims[..8], [Claim::InFlight { same_body: true }; 8]);
@@ -78,8 +82,8 @@ async fn claim_all(store: PostgresStore, keys: Vec<EventKey>) -> usize {
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn overlapping_batches_in_opposite_orders_do_not_deadlock() {
     let server = watchful();
-    let bed = Bed::on(&server).await;
-    let stores = [bed.store.clone(), bed.another(), bed.another()];
+    let fixture = Fixture::on(&server).await;
+    let stores = [fixture.store.clone(), fixture.another(), fixture.another()];
     for round in 0..20 {
         let keys: Vec<_> = (0..300).map(|n| key(&format!("{round}.{n}"))).collect();
         let backwards: Vec<_> = keys.iter().rev().cloned().collect();
@@ -89,7 +93,7 @@ async fn overlapping_batches_in_opposite_orders_do_not_deadlock() {
         let won: usize = join_all(claims).await.into_iter().map(|won| won.expect("no panic")).sum();
         assert_eq!(won, 300, "round {round}: each key has one winner");
     }
-    assert_eq!(bed.count("SELECT count(*) FROM events WHERE attempts = 1 AND state = 'running'").await, 6_000);
+    assert_eq!(fixture.count("SELECT count(*) FROM events WHERE attempts = 1 AND state = 'running'").await, 6_000);
     assert_eq!(logged(&server, &["deadlock"]), [""; 0]);
 }
 
@@ -150,9 +154,9 @@ async fn delivery_on_a_locked_table_is_answered_by_the_store_before_any_deadline
 async fn claim_on_a_locked_table_fails_and_says_why() {
     let server = PostgresServer::start();
     let receiver = Receiver::on(&server).await;
-    let bed = receiver.bed(&server);
+    let fixture = receiver.fixture(&server);
     let key = key("evt_1");
-    let claim = bed.claim(&key, ClaimToken::random());
+    let claim = fixture.claim(&key, ClaimToken::random());
     let mut other = server.connect().await;
     for mode in TABLE_LOCKS {
         run_on(&mut other, locked_by(mode)).await;
@@ -169,14 +173,14 @@ async fn claim_on_a_locked_table_fails_and_says_why() {
 async fn breaker_opens_when_the_table_is_locked() {
     let server = PostgresServer::start();
     let receiver = Receiver::on(&server).await;
-    let bed = receiver.bed(&server);
+    let fixture = receiver.fixture(&server);
     let breaker = BreakerStore::builder(receiver.store.clone()).failures(2).build();
     let mut other = server.connect().await;
     run_on(&mut other, locked_by("ACCESS EXCLUSIVE")).await;
     for n in 0..2 {
         assert_eq!(breaker.stats().circuit, CircuitState::Closed);
         let key = key(&n.to_string());
-        breaker.claim(&bed.claim(&key, ClaimToken::random())).await.expect_err("no answer");
+        breaker.claim(&fixture.claim(&key, ClaimToken::random())).await.expect_err("no answer");
     }
     assert_eq!(breaker.stats().circuit, CircuitState::Open);
     run_on(&mut other, "ROLLBACK".to_owned()).await;
@@ -186,17 +190,17 @@ async fn breaker_opens_when_the_table_is_locked() {
 #[tokio::test]
 async fn claim_outlasts_a_lock_on_the_table_that_is_given_back_in_time() {
     let server = watchful();
-    let bed = Bed::on(&server).await;
+    let fixture = Fixture::on(&server).await;
     let key = key("evt_1");
-    let claim = bed.claim(&key, ClaimToken::random());
+    let claim = fixture.claim(&key, ClaimToken::random());
     let mut other = server.connect().await;
-    run_on(&mut other, bed.about("BEGIN; LOCK TABLE events IN ACCESS EXCLUSIVE MODE")).await;
+    run_on(&mut other, fixture.about("BEGIN; LOCK TABLE events IN ACCESS EXCLUSIVE MODE")).await;
     let unlock = async {
         // More often than a key is asked for that somebody's transaction holds.
         eventually("the claim waits", async || logged(&server, &["due to lock timeout"]).len() > 10).await;
         run_on(&mut other, "ROLLBACK".to_owned()).await;
     };
-    let (claimed, ()) = join(bed.store.claim(&claim), unlock).await;
+    let (claimed, ()) = join(fixture.store.claim(&claim), unlock).await;
     assert_eq!(claimed.expect("an answer"), Claim::Fresh { attempt: Some(1) });
 }
 
@@ -204,7 +208,7 @@ async fn claim_outlasts_a_lock_on_the_table_that_is_given_back_in_time() {
 #[tokio::test]
 async fn key_that_an_open_transaction_inserts_is_in_flight_on_a_table_that_is_not_locked() {
     let server = watchful();
-    let bed = Bed::on(&server).await;
+    let fixture = Fixture::on(&server).await;
     let held = key("held");
     let mut theirs = server.connect().await;
     let insert = format!(
@@ -212,20 +216,21 @@ async fn key_that_an_open_transaction_inserts_is_in_flight_on_a_table_that_is_no
          VALUES ('{}', 'running', '\\x00', now() + interval '1 day', now(), 1, 0)",
         held.as_str()
     );
-    run_on(&mut theirs, bed.about(&insert)).await;
-    let claim = bed.claim(&held, ClaimToken::random());
-    assert_eq!(bed.store.claim(&claim).await.expect("an answer"), Claim::InFlight { same_body: true });
+    run_on(&mut theirs, fixture.about(&insert)).await;
+    let claim = fixture.claim(&held, ClaimToken::random());
+    assert_eq!(fixture.store.claim(&claim).await.expect("an answer"), Claim::InFlight { same_body: true });
     run_on(&mut theirs, "ROLLBACK".to_owned()).await;
-    assert_eq!(bed.store.claim(&claim).await.expect("an answer"), Claim::Fresh { attempt: Some(1) });
+    assert_eq!(fixture.store.claim(&claim).await.expect("an answer"), Claim::Fresh { attempt: Some(1) });
 }
 
 /// The store's sessions that claim have nothing to do, and nothing is claimed.
-async fn nothing_is_claimed(bed: &Bed) {
+async fn nothing_is_claimed(fixture: &Fixture) {
     eventually("nothing is claimed", async || {
         // In this order: what a session has claimed is to be seen once the session is idle.
         let sessions = "SELECT count(*) FROM pg_stat_activity
             WHERE application_name = 'tower-webhook claims' AND state <> 'idle'";
-        bed.count(sessions).await == 0 && bed.count("SELECT count(*) FROM events WHERE state = 'running'").await == 0
+        fixture.count(sessions).await == 0
+            && fixture.count("SELECT count(*) FROM events WHERE state = 'running'").await == 0
     })
     .await;
 }
@@ -235,25 +240,27 @@ async fn nothing_is_claimed(bed: &Bed) {
 async fn claim_given_up_while_it_waits_for_a_locked_table_does_not_hold_its_event() {
     let server = PostgresServer::start();
     let receiver = Receiver::on(&server).await;
-    let bed = receiver.bed(&server);
+    let fixture = receiver.fixture(&server);
     let mut other = server.connect().await;
     assert_eq!(receiver.deliver("warm").await.outcome, Some(Outcome::Completed));
     for round in 0..8 {
         let id = format!("evt_{round}");
         run_on(&mut other, locked_by("ACCESS EXCLUSIVE")).await;
         let delivery = receiver.spawn(&id);
-        eventually("the claim waits", async || bed.count("SELECT count(*) FROM pg_locks WHERE NOT granted").await > 0)
-            .await;
+        eventually("the claim waits", async || {
+            fixture.count("SELECT count(*) FROM pg_locks WHERE NOT granted").await > 0
+        })
+        .await;
         tokio::time::pause();
         tokio::time::advance(Duration::from_secs(2)).await;
         tokio::time::resume();
         assert_unavailable(&delivery.await.expect("no panic"));
         run_on(&mut other, "ROLLBACK".to_owned()).await;
-        nothing_is_claimed(&bed).await;
+        nothing_is_claimed(&fixture).await;
         let mut answer = receiver.deliver(&id).await;
         while answer.rejection() == Some(RejectionKind::InFlight) {
             // A session is idle, too, until it reads what was sent to it.
-            nothing_is_claimed(&bed).await;
+            nothing_is_claimed(&fixture).await;
             answer = receiver.deliver(&id).await;
         }
         assert_eq!(answer.outcome, Some(Outcome::Completed), "{id}");
@@ -271,7 +278,7 @@ const SLOW_COMMITS: &str = "
     SELECT pg_advisory_lock(1)";
 
 async fn late_commits_hold_no_event(receiver: Receiver, server: &PostgresServer) {
-    let bed = receiver.bed(server);
+    let fixture = receiver.fixture(server);
     let mut other = server.connect().await;
     receiver.handler.answers(500);
     assert_eq!(receiver.deliver("known").await.outcome, Some(Outcome::Released));
@@ -285,7 +292,7 @@ async fn late_commits_hold_no_event(receiver: Receiver, server: &PostgresServer)
     receiver.settled().await;
     run_on(&mut other, "SELECT pg_advisory_unlock(1)".to_owned()).await;
     eventually("both claims were committed and released", async || {
-        bed.count("SELECT coalesce(sum(attempts), 0) FROM events WHERE state = 'released'").await == 3
+        fixture.count("SELECT coalesce(sum(attempts), 0) FROM events WHERE state = 'released'").await == 3
     })
     .await;
     for id in ["known", "new"] {

@@ -6,10 +6,10 @@ use axum::http::StatusCode;
 use tower_webhook::Outcome;
 use tower_webhook::store::{Claim, ClaimRequest, ClaimToken, Store, StoreErrorKind};
 
-use crate::bed::{Bed, WEEK, eventually, key, run_on, shared};
+use crate::fixture::{Fixture, WEEK, eventually, key, run_on, shared};
 use crate::receiver::{Receiver, assert_unavailable};
-use crate::support::postgres_server::PostgresServer;
 use crate::support::proxy::{Proxy, Weather};
+use crate::support::servers::postgres::PostgresServer;
 
 /// The claim deadline is 2 s; this machine may be busy, and what hangs never comes.
 const WELL_WITHIN: Duration = Duration::from_secs(20);
@@ -59,8 +59,8 @@ async fn row_21_server_that_hangs_is_a_503_at_the_deadline_and_hangs_nobody_afte
     receiver.settled().await;
     server.go_on();
     receiver.deliver_until_acknowledged("evt_9").await;
-    let bed = receiver.bed(&server);
-    bed.pass(WEEK).await;
+    let fixture = receiver.fixture(&server);
+    fixture.pass(WEEK).await;
     for n in 1..=8 {
         receiver.deliver_until_acknowledged(&format!("evt_{n}")).await;
     }
@@ -89,17 +89,21 @@ async fn row_21_batch_past_its_deadline_is_told_that_it_timed_out() {
 async fn row_22_claim_whose_reply_is_swallowed_is_a_503_and_the_retry_runs() {
     let server = PostgresServer::start();
     let proxy = Proxy::before(server.address()).await;
-    let receiver = Receiver::over(server.pool_at(proxy.address));
+    let receiver = Receiver::with_pool(server.pool_at(proxy.address));
     receiver.store.migrate().await.expect("a table");
     warm(&receiver).await;
     proxy.set(Weather::SwallowReplies);
     let delivery = receiver.spawn("evt_1");
-    let bed = receiver.bed(&server);
-    eventually("the claim took effect", async || bed.state(&key("evt_1")).await.is_some()).await;
+    let fixture = receiver.fixture(&server);
+    eventually("the claim took effect", async || fixture.state(&key("evt_1")).await.is_some()).await;
     assert_unavailable(&delivery.await.expect("no panic"));
     assert_eq!(receiver.handler.runs(), WARM);
     receiver.settled().await;
-    assert_eq!(bed.state(&key("evt_1")).await.as_deref(), Some("released"), "the request arrived, its reply did not");
+    assert_eq!(
+        fixture.state(&key("evt_1")).await.as_deref(),
+        Some("released"),
+        "the request arrived, its reply did not"
+    );
     proxy.set(Weather::Fair);
     let answer = receiver.deliver_until_acknowledged("evt_1").await;
     assert_eq!(answer.outcome, Some(Outcome::Completed));
@@ -110,18 +114,18 @@ async fn row_22_claim_whose_reply_is_swallowed_is_a_503_and_the_retry_runs() {
 async fn row_22_connection_that_is_cut_in_the_middle_of_a_claim_is_made_again() {
     let server = PostgresServer::start();
     let proxy = Proxy::before(server.address()).await;
-    let receiver = Receiver::over(server.pool_at(proxy.address));
+    let receiver = Receiver::with_pool(server.pool_at(proxy.address));
     receiver.store.migrate().await.expect("a table");
     warm(&receiver).await;
     proxy.set(Weather::SwallowReplies);
     let delivery = receiver.spawn("evt_1");
-    let bed = receiver.bed(&server);
-    eventually("the claim took effect", async || bed.state(&key("evt_1")).await.is_some()).await;
+    let fixture = receiver.fixture(&server);
+    eventually("the claim took effect", async || fixture.state(&key("evt_1")).await.is_some()).await;
     // Asked again under the same token, it finds its own claim.
     proxy.cut();
     assert_eq!(delivery.await.expect("no panic").outcome, Some(Outcome::Completed));
     let attempts = format!("SELECT attempts::bigint FROM events WHERE key = '{}'", key("evt_1").as_str());
-    assert_eq!(bed.count(&attempts).await, 1, "and did not take it over");
+    assert_eq!(fixture.count(&attempts).await, 1, "and did not take it over");
     assert_eq!(receiver.handler.runs(), WARM + 1);
     assert_eq!(receiver.deliver("evt_1").await.outcome, Some(Outcome::Duplicate));
     receiver.check(&server).await;
@@ -141,7 +145,7 @@ async fn row_23_server_that_dies_after_the_effect_is_told_of_it_later() {
     assert_eq!(receiver.deliver("evt_1").await.outcome, Some(Outcome::Duplicate), "remembered here meanwhile");
     server.restart();
     receiver.settled().await;
-    let elsewhere = Receiver::over(server.pool());
+    let elsewhere = Receiver::with_pool(server.pool());
     assert_eq!(elsewhere.deliver("evt_1").await.outcome, Some(Outcome::Duplicate), "and there now");
     assert_eq!((receiver.handler.runs(), elsewhere.handler.runs()), (1, 0));
     receiver.check(&server).await;
@@ -166,12 +170,12 @@ async fn connection_that_was_closed_while_idle_costs_no_delivery() {
 #[test]
 fn store_outlives_the_runtime_it_was_first_used_on() {
     let runtime = || tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
-    let bed = runtime().block_on(Bed::on(shared()));
+    let fixture = runtime().block_on(Fixture::on(shared()));
     // A pool does not outlive its runtime so well; the store's own connections are what matters here.
     for n in 0..3 {
         let key = key(&n.to_string());
-        let claim = bed.claim(&key, ClaimToken::random());
-        let answer = runtime().block_on(bed.store.claim(&claim)).expect("an answer");
+        let claim = fixture.claim(&key, ClaimToken::random());
+        let answer = runtime().block_on(fixture.store.claim(&claim)).expect("an answer");
         assert_eq!(answer, Claim::Fresh { attempt: Some(1) });
     }
 }

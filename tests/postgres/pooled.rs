@@ -17,13 +17,13 @@ use tower_webhook::store::{Claim, ClaimRequest, ClaimToken, Completion, Hold, Po
 use tower_webhook::testing::{TestSender, conformance};
 use tower_webhook::{HandlerError, Outcome, WebhookEvent, WebhookLayer, Worker};
 
-use crate::bed::{Bed, LEASE, PATIENCE, WEEK, eventually, key, patient, pooler, run_on, shared};
 use crate::conformance::Tables;
+use crate::fixture::{Fixture, LEASE, PATIENCE, WEEK, eventually, key, patient, pooler, run_on, shared};
 use crate::receiver::{Receiver, assert_unavailable};
 use crate::support::logs::Logs;
-use crate::support::pgbouncer::{Pgbouncer, SESSIONS};
-use crate::support::postgres_server::{PostgresServer, Settings};
 use crate::support::scheme;
+use crate::support::servers::pgbouncer::{Pgbouncer, SESSIONS};
+use crate::support::servers::postgres::{PostgresServer, Settings};
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn store_behind_a_pooler_keeps_the_contract() {
@@ -73,19 +73,19 @@ fn handlers_pool(pooler: &Pgbouncer, server: &PostgresServer) -> PgPool {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn effects_and_completions_are_committed_together_behind_a_pooler() {
-    let bed = Bed::pooled().await;
-    bed.run("CREATE TABLE events_effects (event text)").await;
+    let fixture = Fixture::pooled().await;
+    fixture.run("CREATE TABLE events_effects (event text)").await;
     let pool = handlers_pool(pooler(), shared());
-    let layer = WebhookLayer::new(scheme(), bed.store.clone()).claim_deadline(PATIENCE).expect("a deadline");
-    let app = transactional(&pool, &bed.table).layer(layer);
+    let layer = WebhookLayer::new(scheme(), fixture.store.clone()).claim_deadline(PATIENCE).expect("a deadline");
+    let app = transactional(&pool, &fixture.table).layer(layer);
     let deliveries = (0..100).map(|n| tokio::spawn(deliver(app.clone(), format!("evt_{}", n % 50))));
     for delivered in join_all(deliveries).await {
         let outcome = delivered.expect("no panic");
         assert!(matches!(outcome, Some(Outcome::Completed | Outcome::Duplicate)), "{outcome:?}");
     }
-    assert_eq!(bed.count("SELECT count(*) FROM events_effects").await, 50);
-    assert_eq!(bed.count("SELECT count(DISTINCT event) FROM events_effects").await, 50);
-    assert_eq!(bed.count("SELECT count(*) FROM events WHERE state = 'completed'").await, 50);
+    assert_eq!(fixture.count("SELECT count(*) FROM events_effects").await, 50);
+    assert_eq!(fixture.count("SELECT count(DISTINCT event) FROM events_effects").await, 50);
+    assert_eq!(fixture.count("SELECT count(*) FROM events WHERE state = 'completed'").await, 50);
 }
 
 /// What sessions of the pooler's have on them that a client left there. PgBouncer itself sets what it tracks of its clients.
@@ -242,12 +242,12 @@ async fn worker_runs_every_event_though_the_pooler_is_killed_again_and_again() {
         eventually("the pooler is missed", async || store.waiting(1).await.is_err()).await;
         pooler.restart();
     }
-    let bed = Bed { pool: server.pool(), table: "webhook_events".to_owned(), store };
+    let fixture = Fixture { pool: server.pool(), table: "webhook_events".to_owned(), store };
     eventually("every event is completed", async || {
-        bed.count("SELECT count(*) FROM events WHERE state = 'completed'").await == EVENTS as i64
+        fixture.count("SELECT count(*) FROM events WHERE state = 'completed'").await == EVENTS as i64
     })
     .await;
-    assert_eq!((distinct(), bed.count("SELECT count(*) FROM events").await), (EVENTS, EVENTS as i64));
+    assert_eq!((distinct(), fixture.count("SELECT count(*) FROM events").await), (EVENTS, EVENTS as i64));
     stop.send(()).expect("it works");
     working.await.expect("no panic");
 }
@@ -273,41 +273,41 @@ async fn session_that_ends_behind_the_pooler_costs_no_delivery() {
 
 #[tokio::test]
 async fn table_is_completed_through_the_pooler_while_it_is_small() {
-    let bed = Bed::pooled().await;
+    let fixture = Fixture::pooled().await;
     let valid = "SELECT count(*) FROM pg_index WHERE indexrelid = to_regclass('events_dead') AND indisvalid";
-    bed.run("DROP INDEX events_dead; DROP SEQUENCE events_arrivals").await;
-    let stores = [(); 4].map(|()| patient(&pooler().pool(shared()), &bed.table).pooled().build());
+    fixture.run("DROP INDEX events_dead; DROP SEQUENCE events_arrivals").await;
+    let stores = [(); 4].map(|()| patient(&pooler().pool(shared()), &fixture.table).pooled().build());
     for migrated in join_all(stores.iter().map(PostgresStore::migrate)).await {
         migrated.expect("a whole table");
     }
-    assert_eq!(bed.count(valid).await, 1);
-    use_everything(&bed.store).await;
+    assert_eq!(fixture.count(valid).await, 1);
+    use_everything(&fixture.store).await;
 }
 
 /// An index on a large table is built beside receivers, which takes a session.
 #[tokio::test]
 async fn large_table_is_completed_past_the_pooler() {
-    let bed = Bed::pooled().await;
+    let fixture = Fixture::pooled().await;
     let valid = "SELECT count(*) FROM pg_index WHERE indexrelid = to_regclass('events_dead') AND indisvalid";
-    bed.run(
+    fixture.run(
         "DROP INDEX events_dead;
          INSERT INTO events (key, state, token, lease_until, received_at, attempts, fingerprint, summary)
          SELECT 'filler ' || n, 'completed', '', now(), now(), 1, 0, repeat('x', 1900) FROM generate_series(1, 10000) n",
     )
     .await;
-    let refused = bed.store.migrate().await.expect_err("a table that is too large to be locked");
+    let refused = fixture.store.migrate().await.expect_err("a table that is too large to be locked");
     let cause = std::error::Error::source(&refused).expect("a cause").to_string();
     assert!(cause.contains("PostgresStoreBuilder::direct"), "{cause}");
-    assert_eq!(bed.count(valid).await, 0);
-    let direct = patient(&pooler().pool(shared()), &bed.table).pooled().direct(shared().options()).build();
+    assert_eq!(fixture.count(valid).await, 0);
+    let direct = patient(&pooler().pool(shared()), &fixture.table).pooled().direct(shared().options()).build();
     direct.migrate().await.expect("a whole table");
-    assert_eq!(bed.count(valid).await, 1);
+    assert_eq!(fixture.count(valid).await, 1);
 }
 
 #[tokio::test]
 async fn worker_is_woken_past_the_pooler() {
-    let bed = Bed::pooled().await;
-    let elsewhere = patient(&pooler().pool(shared()), &bed.table).pooled().direct(shared().options()).build();
+    let fixture = Fixture::pooled().await;
+    let elsewhere = patient(&pooler().pool(shared()), &fixture.table).pooled().direct(shared().options()).build();
     let woken = tokio::spawn(async move {
         // The first time when it begins to listen, for whatever was told before.
         elsewhere.wake().await;
@@ -317,7 +317,7 @@ async fn worker_is_woken_past_the_pooler() {
     eventually("it is woken", async || {
         let key = key(&numbers.fetch_add(1, std::sync::atomic::Ordering::Relaxed).to_string());
         let claim = ClaimRequest::new(&key, ClaimToken::random(), WEEK);
-        bed.store.enqueue(&claim, &StoredRequest::new("head", "body", SystemTime::now())).await.expect("an answer");
+        fixture.store.enqueue(&claim, &StoredRequest::new("head", "body", SystemTime::now())).await.expect("an answer");
         woken.is_finished()
     })
     .await;
@@ -326,16 +326,16 @@ async fn worker_is_woken_past_the_pooler() {
 /// Without a direct connection a worker looks every now and then.
 #[tokio::test]
 async fn worker_behind_a_pooler_polls() {
-    let bed = Bed::pooled().await;
+    let fixture = Fixture::pooled().await;
     let (told, mut ran) = tokio::sync::mpsc::unbounded_channel();
     let handler = post(move |event: WebhookEvent| async move { _ = told.send(event.id().to_owned()) });
-    let elsewhere = patient(&pooler().pool(shared()), &bed.table).pooled().build();
+    let elsewhere = patient(&pooler().pool(shared()), &fixture.table).pooled().build();
     let worker = Worker::new(elsewhere, Router::new().route("/webhooks", handler));
     let worker = worker.poll_every(Duration::from_millis(100)).expect("an interval");
     let (stop, stopped) = tokio::sync::oneshot::channel::<()>();
     let working = tokio::spawn(worker.run(async move { _ = stopped.await }));
     let app =
-        Router::new().route("/webhooks", post(|| async {})).layer(WebhookLayer::inbox(scheme(), bed.store.clone()));
+        Router::new().route("/webhooks", post(|| async {})).layer(WebhookLayer::inbox(scheme(), fixture.store.clone()));
     for id in ["evt_1", "evt_2"] {
         assert_eq!(deliver(app.clone(), id.to_owned()).await, Some(Outcome::Accepted));
         let seen = tokio::time::timeout(PATIENCE, ran.recv()).await.expect("it is run");
@@ -376,12 +376,12 @@ async fn check_of_a_server_without_a_pooler_finds_none() {
     let report = store.check().await.expect("a report");
     assert!(!report.behind_pooler && report.is_migrated && report.warnings.is_empty(), "{report:?}");
     assert!(report.server_version.starts_with(|c: char| c.is_ascii_digit()), "{report:?}");
-    let bed = Bed { pool: server.pool(), table: "webhook_events".to_owned(), store };
-    assert_eq!(bed.count("SELECT count(*) FROM events").await, 0, "it leaves nothing behind");
-    bed.run("ALTER SYSTEM SET synchronous_commit = off").await;
-    bed.run("SELECT pg_reload_conf()").await;
+    let fixture = Fixture { pool: server.pool(), table: "webhook_events".to_owned(), store };
+    assert_eq!(fixture.count("SELECT count(*) FROM events").await, 0, "it leaves nothing behind");
+    fixture.run("ALTER SYSTEM SET synchronous_commit = off").await;
+    fixture.run("SELECT pg_reload_conf()").await;
     eventually("the server has read it", async || {
-        let report = bed.store.check().await.expect("a report");
+        let report = fixture.store.check().await.expect("a report");
         report.warnings.iter().any(|warning| warning.contains("synchronous_commit"))
     })
     .await;

@@ -5,40 +5,41 @@ use sqlx::{AssertSqlSafe, Connection, PgConnection};
 use tower_webhook::store::{Claim, ClaimRequest, ClaimToken, Store};
 use tower_webhook::{EventKey, Outcome};
 
-use crate::bed::{Bed, LEASE, eventually, key, run_on};
+use crate::fixture::{Fixture, LEASE, eventually, key, run_on};
 use crate::receiver::{Receiver, assert_unavailable};
-use crate::support::postgres_server::{PostgresServer, Settings};
+use crate::support::servers::postgres::{PostgresServer, Settings};
 
 /// Every change of a row fails with this SQLSTATE, this many times.
-async fn fail(bed: &Bed, code: &str, times: u32) {
-    bed.run(&format!(
-        "DROP SEQUENCE IF EXISTS failures; CREATE SEQUENCE failures;
+async fn fail(fixture: &Fixture, code: &str, times: u32) {
+    fixture
+        .run(&format!(
+            "DROP SEQUENCE IF EXISTS failures; CREATE SEQUENCE failures;
          CREATE OR REPLACE FUNCTION fail() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
             IF nextval('failures') <= {times} THEN RAISE EXCEPTION 'provoked' USING ERRCODE = '{code}'; END IF;
             RETURN NEW;
          END $$;
          CREATE OR REPLACE TRIGGER fail BEFORE INSERT OR UPDATE ON events FOR EACH ROW EXECUTE FUNCTION fail()"
-    ))
-    .await;
+        ))
+        .await;
 }
 
 #[tokio::test]
 async fn row_35_serialization_failures_are_retried_within_bounds() {
     let server = PostgresServer::start();
     let receiver = Receiver::on(&server).await;
-    let bed = receiver.bed(&server);
+    let fixture = receiver.fixture(&server);
     for code in ["40001", "40P01"] {
-        fail(&bed, code, 4).await;
+        fail(&fixture, code, 4).await;
         let answer = receiver.deliver(&format!("evt_{code}")).await;
         assert_eq!(answer.outcome, Some(Outcome::Completed), "{code}");
     }
     assert_eq!(receiver.handler.runs(), 2);
 
-    fail(&bed, "40001", 1_000_000).await;
+    fail(&fixture, "40001", 1_000_000).await;
     assert_unavailable(&receiver.deliver("evt_never").await);
     receiver.settled().await;
-    assert_eq!((receiver.handler.runs(), bed.state(&key("evt_never")).await), (2, None));
-    fail(&bed, "40001", 0).await;
+    assert_eq!((receiver.handler.runs(), fixture.state(&key("evt_never")).await), (2, None));
+    fail(&fixture, "40001", 0).await;
     assert_eq!(receiver.deliver("evt_never").await.outcome, Some(Outcome::Completed));
     receiver.check(&server).await;
 }
@@ -49,8 +50,8 @@ async fn row_35_another_default_isolation_changes_nothing() {
     for isolation in ["repeatable read", "serializable"] {
         let setting = format!("default_transaction_isolation={isolation}");
         let server = PostgresServer::start_with(Settings::default().set("fsync=off").set(&setting));
-        let bed = Bed::on(&server).await;
-        let stores = [bed.store.clone(), bed.another()];
+        let fixture = Fixture::on(&server).await;
+        let stores = [fixture.store.clone(), fixture.another()];
         for round in 0..10 {
             let key = key(&round.to_string());
             for attempt in 1..=2 {
@@ -67,7 +68,7 @@ async fn row_35_another_default_isolation_changes_nothing() {
                 let claims = join_all(claims).await;
                 let won = Claim::Fresh { attempt: Some(attempt) };
                 assert_eq!(claims.iter().filter(|claim| *claim.as_ref().expect("no panic") == won).count(), 1);
-                bed.pass(2 * LEASE).await;
+                fixture.pass(2 * LEASE).await;
             }
         }
     }
@@ -78,22 +79,22 @@ async fn row_35_another_default_isolation_changes_nothing() {
 #[tokio::test]
 async fn row_35_deadlocked_batch_is_asked_again() {
     let server = PostgresServer::start_with(Settings::default().set("deadlock_timeout=50ms"));
-    let bed = Bed::on(&server).await;
+    let fixture = Fixture::on(&server).await;
     let (mut theirs, watcher) = (server.connect().await, server.pool());
     run_on(&mut theirs, "SET deadlock_timeout = '1min'".to_owned()).await;
     for round in 0..20 {
         let (first, second) = (key(&format!("{round}.1")), key(&format!("{round}.2")));
         run_on(&mut theirs, "BEGIN".to_owned()).await;
-        insert(&mut theirs, &bed, &second).await;
-        let (one, other) = (bed.claim(&first, ClaimToken::random()), bed.claim(&second, ClaimToken::random()));
-        let claiming = join(bed.store.claim(&one), bed.store.claim(&other));
+        insert(&mut theirs, &fixture, &second).await;
+        let (one, other) = (fixture.claim(&first, ClaimToken::random()), fixture.claim(&second, ClaimToken::random()));
+        let claiming = join(fixture.store.claim(&one), fixture.store.claim(&other));
         let interfering = async {
             let waits = "SELECT pid FROM pg_stat_activity WHERE wait_event_type = 'Lock'";
             eventually("the batch waits", async || {
                 !sqlx::query(waits).fetch_all(&watcher).await.expect("activity").is_empty()
             })
             .await;
-            insert(&mut theirs, &bed, &first).await;
+            insert(&mut theirs, &fixture, &first).await;
             run_on(&mut theirs, "ROLLBACK".to_owned()).await;
         };
         let ((one, other), ()) = join(claiming, interfering).await;
@@ -106,8 +107,8 @@ async fn row_35_deadlocked_batch_is_asked_again() {
     panic!("no deadlock in twenty rounds:\n{}", server.log());
 }
 
-async fn insert(theirs: &mut PgConnection, bed: &Bed, key: &EventKey) {
-    let insert = bed.about(
+async fn insert(theirs: &mut PgConnection, fixture: &Fixture, key: &EventKey) {
+    let insert = fixture.about(
         "INSERT INTO events (key, state, token, lease_until, received_at, attempts, fingerprint)
          VALUES ($1, 'running', '\\x00', now(), now(), 1, 0) ON CONFLICT DO NOTHING",
     );
@@ -139,24 +140,24 @@ async fn row_36_too_many_connections_is_a_503_until_there_are_fewer() {
 async fn row_36_full_disk_is_a_503_until_there_is_room() {
     let server = PostgresServer::start_with(Settings::default().largest_file_kib(16 * 1024 + 4));
     let receiver = Receiver::on(&server).await;
-    let bed = receiver.bed(&server);
+    let fixture = receiver.fixture(&server);
     let fill =
         "INSERT INTO webhook_events (key, state, token, lease_until, received_at, attempts, fingerprint, summary)
         SELECT 'filler ' || gen_random_uuid(), 'released', '\\x00', now(), now(), 1, 0, repeat('x', 1900)
           FROM generate_series(1, 100)";
     let full = loop {
-        if let Err(error) = sqlx::query(fill).execute(&bed.pool).await {
+        if let Err(error) = sqlx::query(fill).execute(&fixture.pool).await {
             break error;
         }
     };
     assert_eq!(full.as_database_error().and_then(sqlx::error::DatabaseError::code).as_deref(), Some("53100"), "{full}");
     // Smaller rows find gaps for a while.
     let tiny = fill.replace("1900", "10").replace("1, 100", "1, 1");
-    while sqlx::query(AssertSqlSafe(&*tiny)).execute(&bed.pool).await.is_ok() {}
+    while sqlx::query(AssertSqlSafe(&*tiny)).execute(&fixture.pool).await.is_ok() {}
     assert_unavailable(&receiver.deliver("evt_1").await);
     receiver.settled().await;
-    assert_eq!((receiver.handler.runs(), bed.state(&key("evt_1")).await), (0, None));
-    bed.run("TRUNCATE events").await;
+    assert_eq!((receiver.handler.runs(), fixture.state(&key("evt_1")).await), (0, None));
+    fixture.run("TRUNCATE events").await;
     assert_eq!(receiver.deliver("evt_1").await.outcome, Some(Outcome::Completed));
     receiver.check(&server).await;
 }

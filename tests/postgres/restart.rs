@@ -3,9 +3,9 @@
 use futures_util::future::join_all;
 use tower_webhook::Outcome;
 
-use crate::bed::{eventually, key};
+use crate::fixture::{eventually, key};
 use crate::receiver::{Receiver, assert_unavailable};
-use crate::support::postgres_server::PostgresServer;
+use crate::support::servers::postgres::PostgresServer;
 
 #[tokio::test]
 async fn completed_and_running_events_survive_a_kill() {
@@ -22,7 +22,7 @@ async fn completed_and_running_events_survive_a_kill() {
     server.restart();
     receiver.handler.hold_no_more();
 
-    let elsewhere = Receiver::over(server.pool());
+    let elsewhere = Receiver::with_pool(server.pool());
     for id in &ids {
         assert_eq!(
             elsewhere.deliver(id).await.outcome,
@@ -43,23 +43,24 @@ async fn completed_and_running_events_survive_a_kill() {
 async fn row_33_server_killed_in_the_middle_of_a_claim_rolls_it_back() {
     let mut server = PostgresServer::start();
     let receiver = Receiver::on(&server).await;
-    let bed = receiver.bed(&server);
-    bed.run(
-        "CREATE FUNCTION dawdle() RETURNS trigger LANGUAGE plpgsql AS
+    let fixture = receiver.fixture(&server);
+    fixture
+        .run(
+            "CREATE FUNCTION dawdle() RETURNS trigger LANGUAGE plpgsql AS
             $$ BEGIN PERFORM pg_sleep(60); RETURN NEW; END $$;
          CREATE TRIGGER dawdle AFTER INSERT ON events FOR EACH ROW EXECUTE FUNCTION dawdle()",
-    )
-    .await;
+        )
+        .await;
     let delivery = receiver.spawn("evt_1");
     let inserting = "SELECT count(*) FROM pg_stat_activity WHERE wait_event = 'PgSleep'";
-    eventually("the row is written and not committed", async || bed.count(inserting).await == 1).await;
+    eventually("the row is written and not committed", async || fixture.count(inserting).await == 1).await;
     server.kill();
     assert_unavailable(&delivery.await.expect("no panic"));
     receiver.settled().await;
     server.restart();
-    eventually("connected again", async || sqlx::query("SELECT 1").execute(&bed.pool).await.is_ok()).await;
-    bed.run("DROP TRIGGER dawdle ON events").await;
-    assert_eq!(bed.state(&key("evt_1")).await, None, "rolled back");
+    eventually("connected again", async || sqlx::query("SELECT 1").execute(&fixture.pool).await.is_ok()).await;
+    fixture.run("DROP TRIGGER dawdle ON events").await;
+    assert_eq!(fixture.state(&key("evt_1")).await, None, "rolled back");
     assert_eq!(receiver.handler.runs(), 0);
     assert_eq!(receiver.deliver_until_acknowledged("evt_1").await.outcome, Some(Outcome::Completed));
     assert_eq!(receiver.handler.runs(), 1);

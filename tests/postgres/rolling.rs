@@ -16,16 +16,16 @@ use tower_webhook::testing::TestSender;
 use tower_webhook::testing::conformance::{self, Harness};
 use tower_webhook::{HandlerError, Outcome, WebhookEvent, WebhookLayer};
 
-use crate::bed::{Bed, LEASE, WEEK, eventually, key, shared};
-use crate::inbox_desk::{ACCEPTED, KEPT, accept, accept_ordered, complete, lease_one, parcel};
+use crate::fixture::{Fixture, LEASE, WEEK, eventually, key, shared};
+use crate::inbox::queue::{ACCEPTED, KEPT, accept, accept_ordered, complete, lease_one, parcel};
 use crate::migrations::{missing, shape, table_of_version_1};
-use crate::support::postgres_server::{PostgresServer, Settings};
 use crate::support::scheme;
+use crate::support::servers::postgres::{PostgresServer, Settings};
 use crate::version_1::Version1;
 
 /// A receiver whose handler of `slow` keeps the transaction open that completes its event, until it is told.
-fn receiver(store: impl Store + Clone, bed: &Bed, entered: &Arc<Notify>, go: &Arc<Notify>) -> Router {
-    let (entered, go, pool) = (entered.clone(), go.clone(), bed.pool.clone());
+fn receiver(store: impl Store + Clone, fixture: &Fixture, entered: &Arc<Notify>, go: &Arc<Notify>) -> Router {
+    let (entered, go, pool) = (entered.clone(), go.clone(), fixture.pool.clone());
     let handler = move |event: WebhookEvent| {
         let (entered, go, pool) = (entered.clone(), go.clone(), pool.clone());
         async move {
@@ -93,7 +93,7 @@ async fn every_delivery_is_answered_while_columns_are_added_and_a_transaction_is
     go.notify_one();
     assert_eq!(slow.await.expect("no panic"), Some(Outcome::Completed));
     migrating.await.expect("no panic").expect("a whole table");
-    assert_eq!(missing(&old, &shape(&Bed::new().await).await).await, [""; 0]);
+    assert_eq!(missing(&old, &shape(&Fixture::new().await).await).await, [""; 0]);
 
     let new = receiver(old.store.clone(), &old, &entered, &go);
     for (one, other) in [(&app, &new), (&new, &app)] {
@@ -105,20 +105,20 @@ async fn every_delivery_is_answered_while_columns_are_added_and_a_transaction_is
 
 /// The release before, on tables of this one.
 #[derive(Default)]
-struct Migrated(std::sync::Mutex<Option<Arc<Bed>>>);
+struct Migrated(std::sync::Mutex<Option<Arc<Fixture>>>);
 
 impl Harness for Migrated {
     type Store = Version1;
 
     async fn store(&self) -> Version1 {
-        let bed = Arc::new(Bed::new().await);
-        *self.0.lock().expect("no panic under the lock") = Some(bed.clone());
-        Version1::on(shared(), &bed.table)
+        let fixture = Arc::new(Fixture::new().await);
+        *self.0.lock().expect("no panic under the lock") = Some(fixture.clone());
+        Version1::on(shared(), &fixture.table)
     }
 
     async fn pass(&self, time: Duration) {
-        let bed = self.0.lock().expect("no panic under the lock").clone();
-        bed.expect("a store before time passes").pass(time).await;
+        let fixture = self.0.lock().expect("no panic under the lock").clone();
+        fixture.expect("a store before time passes").pass(time).await;
     }
 }
 
@@ -129,11 +129,11 @@ async fn statements_of_the_release_before_keep_the_contract_on_a_migrated_table(
 
 #[tokio::test]
 async fn claims_of_one_release_are_known_to_the_other() {
-    let bed = Bed::new().await;
-    let (new, old) = (&bed.store as &dyn Store, &Version1::on(shared(), &bed.table) as &dyn Store);
+    let fixture = Fixture::new().await;
+    let (new, old) = (&fixture.store as &dyn Store, &Version1::on(shared(), &fixture.table) as &dyn Store);
     for (name, one, other) in [("new", new, old), ("old", old, new)] {
         let (event, token) = (key(name), ClaimToken::random());
-        let (mine, theirs) = (bed.claim(&event, token), bed.claim(&event, ClaimToken::random()));
+        let (mine, theirs) = (fixture.claim(&event, token), fixture.claim(&event, ClaimToken::random()));
         assert_eq!(one.claim(&mine).await.expect("an answer"), Claim::Fresh { attempt: Some(1) });
         assert_eq!(other.claim(&theirs).await.expect("an answer"), Claim::InFlight { same_body: true });
         assert_eq!(one.release(&event, token).await.expect("an answer"), Hold::Held);
@@ -147,8 +147,8 @@ async fn claims_of_one_release_are_known_to_the_other() {
 
 #[tokio::test]
 async fn events_of_an_inbox_go_from_one_release_to_the_other() {
-    let bed = Bed::new().await;
-    let (new, old) = (&bed.store, Version1::on(shared(), &bed.table));
+    let fixture = Fixture::new().await;
+    let (new, old) = (&fixture.store, Version1::on(shared(), &fixture.table));
     let done = Completion::succeeded("200 OK", WEEK);
 
     // Accepted by the release before, and run by this one.
@@ -179,7 +179,7 @@ async fn events_of_an_inbox_go_from_one_release_to_the_other() {
     assert_eq!(Store::settle(&old, &claim, retry).await.expect("an answer"), Hold::Held);
     // Whoever leased it is gone.
     one(2).await;
-    bed.pass(2 * LEASE).await;
+    fixture.pass(2 * LEASE).await;
     let leased = lease_one(new).await;
     assert_eq!((&leased.key, leased.attempt), (&event, 3));
     assert_eq!(new.release(&leased.key, leased.token).await.expect("an answer"), Hold::Held);
@@ -194,8 +194,8 @@ async fn events_of_an_inbox_go_from_one_release_to_the_other() {
 
 #[tokio::test]
 async fn order_holds_across_releases() {
-    let bed = Bed::new().await;
-    let (new, old) = (&bed.store, Version1::on(shared(), &bed.table));
+    let fixture = Fixture::new().await;
+    let (new, old) = (&fixture.store, Version1::on(shared(), &fixture.table));
     let [first, second, third] = ["first", "second", "third"].map(key);
     accept_ordered(new, &first, Order::of("resource")).await;
     let request = ClaimRequest::new(&second, ClaimToken::random(), LEASE);
@@ -204,7 +204,7 @@ async fn order_holds_across_releases() {
 
     let leased = old.lease(9, LEASE).await;
     assert_eq!(leased.iter().map(|leased| &leased.key).collect::<Vec<_>>(), [&first]);
-    assert!(crate::inbox_desk::lease(new, 9).await.is_empty(), "one at a time");
+    assert!(crate::inbox::queue::lease(new, 9).await.is_empty(), "one at a time");
     let done = Completion::succeeded("200 OK", WEEK);
     let claim = ClaimRequest::new(&first, leased[0].token, LEASE);
     assert_eq!(old.complete(&claim, &done).await.expect("an answer"), Hold::Held);
@@ -214,7 +214,7 @@ async fn order_holds_across_releases() {
     assert_eq!(old.lease(9, LEASE).await, []);
     complete(new, &leased).await;
     eventually("the last one is let go on", async || {
-        bed.count("SELECT count(*) FROM events WHERE due_at <= now()").await == 1
+        fixture.count("SELECT count(*) FROM events WHERE due_at <= now()").await == 1
     })
     .await;
     assert_eq!(old.lease(9, LEASE).await.pop().expect("the last one").key, third);

@@ -5,10 +5,10 @@ use std::fmt::Write;
 
 use tower_webhook::store::{ClaimRequest, ClaimToken, PostgresStore, Store, StoreError};
 
-use crate::bed::{PATIENCE, WEEK, key};
+use crate::fixture::{PATIENCE, WEEK, key};
 use crate::receiver::{Receiver, assert_unavailable};
 use crate::support::logs::Logs;
-use crate::support::postgres_server::{PostgresServer, Settings};
+use crate::support::servers::postgres::{PostgresServer, Settings};
 
 const RIGHT: &str = "correct horse battery";
 const WRONG: &str = "hunter2hunter2";
@@ -39,7 +39,7 @@ async fn password_is_in_no_error_no_debug_and_no_log() {
     assert!(all_of(&refused).contains("password authentication failed"), "{refused:?}");
     let migrated = store.migrate().await.expect_err("the wrong password");
     let purged = store.purge().await.expect_err("the wrong password");
-    assert_unavailable(&Receiver::over(wrong.clone()).deliver("evt_3").await);
+    assert_unavailable(&Receiver::with_pool(wrong.clone()).deliver("evt_3").await);
     server.kill();
     let down = receiver.store.claim(&request).await.expect_err("no server");
     assert_unavailable(&receiver.deliver("evt_4").await);

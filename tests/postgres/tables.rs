@@ -9,7 +9,7 @@ use tower_webhook::ConfigErrorKind;
 use tower_webhook::store::postgres::SCHEMA_SQL;
 use tower_webhook::store::{Claim, ClaimRequest, ClaimToken, Completion, Fingerprint, Hold, PostgresStore, Store};
 
-use crate::bed::{Bed, LEASE, WEEK, key, run_on, shared};
+use crate::fixture::{Fixture, LEASE, WEEK, key, run_on, shared};
 
 const FRESH: Claim = Claim::Fresh { attempt: Some(1) };
 
@@ -29,12 +29,12 @@ async fn instances_that_migrate_at_once_all_succeed() {
 
 #[tokio::test]
 async fn migrating_again_keeps_what_is_there() {
-    let bed = Bed::new().await;
+    let fixture = Fixture::new().await;
     let key = key("evt_1");
-    let claim = bed.claim(&key, ClaimToken::random());
-    assert_eq!(bed.store.claim(&claim).await.expect("an answer"), FRESH);
-    bed.store.migrate().await.expect("nothing to do");
-    assert_eq!(bed.store.renew(&claim).await.expect("an answer"), Hold::Held);
+    let claim = fixture.claim(&key, ClaimToken::random());
+    assert_eq!(fixture.store.claim(&claim).await.expect("an answer"), FRESH);
+    fixture.store.migrate().await.expect("nothing to do");
+    assert_eq!(fixture.store.renew(&claim).await.expect("an answer"), Hold::Held);
 }
 
 #[tokio::test]
@@ -59,7 +59,7 @@ async fn odd_names_are_names_and_nothing_else() {
 }
 
 #[tokio::test]
-async fn names_that_are_none_and_times_that_cannot_work_are_refused() {
+async fn invalid_names_and_unusable_times_are_refused() {
     let builder = || PostgresStore::builder(shared().pool());
     for name in ["", "a b", "a.b.c", "events; DROP TABLE events", "\"unclosed", &"x".repeat(60)] {
         assert_eq!(builder().table(name).expect_err(name).kind(), ConfigErrorKind::Name);
@@ -96,32 +96,35 @@ async fn missing_table_is_told_with_what_to_do() {
 
 #[tokio::test]
 async fn everything_about_an_event_is_in_its_row() {
-    let bed = Bed::new().await;
+    let fixture = Fixture::new().await;
     let key = key("evt_1");
     let token = ClaimToken::random();
     let claim = ClaimRequest::new(&key, token, LEASE).event_type(Some("invoice.paid"));
     let claim = claim.fingerprint(Fingerprint::from_u64(u64::MAX));
-    assert_eq!(bed.store.claim(&claim).await.expect("an answer"), FRESH);
+    assert_eq!(fixture.store.claim(&claim).await.expect("an answer"), FRESH);
     let running =
         "SELECT count(*) FROM events WHERE state = 'running' AND event_type = 'invoice.paid' AND fingerprint = -1
         AND lease_until - received_at = interval '30 seconds' AND processed_at IS NULL AND expires_at IS NULL
         AND received_at BETWEEN now() - interval '1 minute' AND now()";
-    assert_eq!(bed.count(running).await, 1);
-    assert_eq!(bed.store.complete(&claim, &Completion::failed("no such account", WEEK)).await.expect("it"), Hold::Held);
+    assert_eq!(fixture.count(running).await, 1);
+    assert_eq!(
+        fixture.store.complete(&claim, &Completion::failed("no such account", WEEK)).await.expect("it"),
+        Hold::Held
+    );
     let failed = "SELECT count(*) FROM events WHERE state = 'failed' AND summary = 'no such account'
         AND processed_at >= received_at AND expires_at - processed_at = interval '7 days' AND length(token) = 16";
-    assert_eq!(bed.count(failed).await, 1);
-    assert_eq!(bed.store.claim(&claim).await.expect("an answer"), Claim::Completed { same_body: true });
+    assert_eq!(fixture.count(failed).await, 1);
+    assert_eq!(fixture.store.claim(&claim).await.expect("an answer"), Claim::Completed { same_body: true });
 }
 
 /// Postgres refuses NUL in a text, and a reason with one in it would never be stored.
 #[tokio::test]
 async fn nul_in_a_type_or_a_summary_is_replaced() {
-    let bed = Bed::new().await;
+    let fixture = Fixture::new().await;
     let key = key("evt_1");
-    let claim = bed.claim(&key, ClaimToken::random()).event_type(Some("in\0voice"));
-    assert_eq!(bed.store.claim(&claim).await.expect("an answer"), FRESH);
-    assert_eq!(bed.store.complete(&claim, &Completion::failed("b\0d", WEEK)).await.expect("it"), Hold::Held);
+    let claim = fixture.claim(&key, ClaimToken::random()).event_type(Some("in\0voice"));
+    assert_eq!(fixture.store.claim(&claim).await.expect("an answer"), FRESH);
+    assert_eq!(fixture.store.complete(&claim, &Completion::failed("b\0d", WEEK)).await.expect("it"), Hold::Held);
     let written = "SELECT count(*) FROM events WHERE event_type = U&'in\\FFFDvoice' AND summary = U&'b\\FFFDd'";
-    assert_eq!(bed.count(written).await, 1);
+    assert_eq!(fixture.count(written).await, 1);
 }

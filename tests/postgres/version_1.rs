@@ -11,7 +11,7 @@ use tower_webhook::store::{
     Claim, ClaimRequest, ClaimToken, Dialect, Ending, Enlistment, Hold, Store, StoreError, StoreErrorKind, StoreFuture,
 };
 
-use crate::support::postgres_server::PostgresServer;
+use crate::support::servers::postgres::PostgresServer;
 
 const CLAIM: &str = include_str!("../data/postgres_statements_1/claim.sql");
 const TAKEOVER: &str = include_str!("../data/postgres_statements_1/takeover.sql");

@@ -4,10 +4,10 @@ use std::time::Duration;
 
 use tokio::task::JoinSet;
 
-use super::site::Site;
-use crate::support::audited::eventually;
+use super::backend::Backend;
 use crate::support::process::{LedgerFile, Process, next};
 use crate::support::socket::PATIENCE;
+use crate::support::wait::eventually;
 
 /// Delivers as a sender does, until it is acknowledged, and says how often it was not.
 pub(crate) async fn acknowledged(process: &Process, id: &str) -> usize {
@@ -24,9 +24,9 @@ pub(crate) async fn acknowledged(process: &Process, id: &str) -> usize {
 
 #[tokio::test]
 async fn row_11_event_of_a_killed_process_is_run_by_another_when_its_lease_ends() {
-    for site in Site::all() {
-        let ledger = LedgerFile::new(&format!("row-11-{}", site.name));
-        let ours = ["--store", &site.address, "--ledger", ledger.path(), "--wait", "0", "--lease", "3"];
+    for backend in Backend::all() {
+        let ledger = LedgerFile::new(&format!("row-11-{}", backend.name));
+        let ours = ["--store", &backend.address, "--ledger", ledger.path(), "--wait", "0", "--lease", "3"];
         let killed = Process::start("receiver", &[&ours[..], &["--handler-delay-ms", "600000"]].concat());
         let running = killed.deliver_until_running("evt_1").await;
         killed.signal("KILL");
@@ -37,12 +37,12 @@ async fn row_11_event_of_a_killed_process_is_run_by_another_when_its_lease_ends(
             Process::deliver(survivor.address, "evt_1").await,
             Some(503),
             "{}: the lease still holds",
-            site.name
+            backend.name
         );
         acknowledged(&survivor, "evt_1").await;
-        assert_eq!(ledger.lines().len(), 1, "{}", site.name);
-        assert_eq!(Process::deliver(survivor.address, "evt_1").await, Some(200), "{}: a duplicate", site.name);
-        assert_eq!(ledger.lines().len(), 1, "{}", site.name);
+        assert_eq!(ledger.lines().len(), 1, "{}", backend.name);
+        assert_eq!(Process::deliver(survivor.address, "evt_1").await, Some(200), "{}: a duplicate", backend.name);
+        assert_eq!(ledger.lines().len(), 1, "{}", backend.name);
     }
 }
 
@@ -50,29 +50,29 @@ async fn row_11_event_of_a_killed_process_is_run_by_another_when_its_lease_ends(
 /// documentation says so.
 #[tokio::test]
 async fn row_12_kill_between_the_effect_and_the_completion_runs_the_event_again() {
-    for site in Site::all() {
-        let ledger = LedgerFile::new(&format!("twice-{}", site.name));
-        let ours = ["--store", &site.address, "--wait", "0", "--lease", "1", "--ledger", ledger.path()];
+    for backend in Backend::all() {
+        let ledger = LedgerFile::new(&format!("twice-{}", backend.name));
+        let ours = ["--store", &backend.address, "--wait", "0", "--lease", "1", "--ledger", ledger.path()];
         let killed = Process::start("receiver", &[&ours[..], &["--pause-after-ms", "600000"]].concat());
         let mut deliveries = JoinSet::new();
         deliveries.spawn(Process::deliver(killed.address, "evt_1"));
         eventually("the effect", async || ledger.lines().len() == 1).await;
         killed.signal("KILL");
-        assert_eq!(next(&mut deliveries).await, None, "{}", site.name);
+        assert_eq!(next(&mut deliveries).await, None, "{}", backend.name);
 
         let survivor = Process::start("receiver", &ours);
         acknowledged(&survivor, "evt_1").await;
-        assert_eq!(Process::deliver(survivor.address, "evt_1").await, Some(200), "{}: a duplicate", site.name);
-        assert_eq!(ledger.lines().len(), 2, "{}: at least once", site.name);
+        assert_eq!(Process::deliver(survivor.address, "evt_1").await, Some(200), "{}: a duplicate", backend.name);
+        assert_eq!(ledger.lines().len(), 2, "{}: at least once", backend.name);
     }
 }
 
 /// Row 13: what is completed stays so, whether or not its sender was told.
 #[tokio::test]
 async fn row_13_kill_between_the_completion_and_the_reply_doubles_nothing() {
-    for site in Site::all() {
-        let ledger = LedgerFile::new(&format!("untold-{}", site.name));
-        let ours = ["--store", &site.address, "--wait", "0", "--ledger", ledger.path()];
+    for backend in Backend::all() {
+        let ledger = LedgerFile::new(&format!("untold-{}", backend.name));
+        let ours = ["--store", &backend.address, "--wait", "0", "--ledger", ledger.path()];
         let killed = Process::start("receiver", &[&ours[..], &["--hold-reply-ms", "600000"]].concat());
         let survivor = Process::start("receiver", &ours);
         let mut deliveries = JoinSet::new();
@@ -81,18 +81,18 @@ async fn row_13_kill_between_the_completion_and_the_reply_doubles_nothing() {
         // Only a completed event is acknowledged here: the lease of one that runs holds for longer than this.
         acknowledged(&survivor, "evt_1").await;
         killed.signal("KILL");
-        assert_eq!(next(&mut deliveries).await, None, "{}: nobody was told", site.name);
-        assert_eq!(Process::deliver(survivor.address, "evt_1").await, Some(200), "{}: a duplicate", site.name);
-        assert_eq!(ledger.lines().len(), 1, "{}", site.name);
+        assert_eq!(next(&mut deliveries).await, None, "{}: nobody was told", backend.name);
+        assert_eq!(Process::deliver(survivor.address, "evt_1").await, Some(200), "{}: a duplicate", backend.name);
+        assert_eq!(ledger.lines().len(), 1, "{}", backend.name);
     }
 }
 
 /// What was completed is known after a restart of the receiver, whichever way it ended.
 #[tokio::test]
 async fn completed_events_survive_the_receiver() {
-    for site in Site::all() {
-        let ledger = LedgerFile::new(&format!("survive-{}", site.name));
-        let ours = ["--store", &site.address, "--ledger", ledger.path()];
+    for backend in Backend::all() {
+        let ledger = LedgerFile::new(&format!("survive-{}", backend.name));
+        let ours = ["--store", &backend.address, "--ledger", ledger.path()];
         for id in ["evt_1", "evt_2"] {
             let process = Process::start("receiver", &ours);
             assert_eq!(Process::deliver(process.address, id).await, Some(200));
@@ -100,8 +100,8 @@ async fn completed_events_survive_the_receiver() {
         }
         let process = Process::start("receiver", &ours);
         for id in ["evt_1", "evt_2"] {
-            assert_eq!(Process::deliver(process.address, id).await, Some(200), "{}: a duplicate", site.name);
+            assert_eq!(Process::deliver(process.address, id).await, Some(200), "{}: a duplicate", backend.name);
         }
-        assert_eq!(ledger.lines().len(), 2, "{}", site.name);
+        assert_eq!(ledger.lines().len(), 2, "{}", backend.name);
     }
 }

@@ -5,9 +5,9 @@ use std::time::{Duration, Instant};
 
 use tokio::task::JoinSet;
 
-use crate::support::pgbouncer::Pgbouncer;
-use crate::support::postgres_server::PostgresServer;
 use crate::support::process::{LedgerFile, Process};
+use crate::support::servers::pgbouncer::Pgbouncer;
+use crate::support::servers::postgres::PostgresServer;
 use crate::support::socket::PATIENCE;
 
 const EVENTS: usize = 20;

@@ -5,9 +5,9 @@ use std::time::Duration;
 
 use tower_webhook::store::RedisStore;
 
-use crate::harness::{PATIENT, pool};
+use crate::fixture::{PATIENT, pool};
 use crate::support::extremes::{COUNTS, NoPanics, TIMES, try_verbs};
-use crate::support::redis_server::RedisServer;
+use crate::support::servers::redis::RedisServer;
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn every_duration_and_count_has_every_verb_answered() {

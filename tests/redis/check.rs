@@ -4,10 +4,10 @@ use std::time::Duration;
 
 use tower_webhook::store::{RedisStore, StoreErrorKind};
 
-use crate::harness::{PATIENT, cluster_pool, pool, pool_of, store};
+use crate::fixture::{PATIENT, cluster_pool, pool, pool_of, store};
 use crate::old_server::OldServer;
 use crate::support::logs::Logs;
-use crate::support::redis_server::{RedisCluster, RedisServer};
+use crate::support::servers::redis::{RedisCluster, RedisServer};
 
 const DURABLE: [&str; 4] = ["--appendonly", "yes", "--appendfsync", "always"];
 

@@ -8,9 +8,9 @@ use std::time::Duration;
 use tower_webhook::store::{Claim, ClaimRequest, ClaimToken, Completion, Hold, RedisStore, Store};
 use tower_webhook::{EventKey, Outcome};
 
-use crate::harness::{PATIENT, cluster_pool, store};
+use crate::fixture::{PATIENT, cluster_pool, store};
 use crate::receiver::{Receiver, assert_unavailable};
-use crate::support::redis_server::{RedisCluster, RedisServer};
+use crate::support::servers::redis::{RedisCluster, RedisServer};
 
 const LEASE: Duration = Duration::from_secs(30);
 

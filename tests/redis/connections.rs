@@ -14,9 +14,9 @@ use tokio::sync::watch;
 use tower_webhook::store::{Claim, ClaimRequest, ClaimToken, Hold, RedisStore, Store, StoreErrorKind};
 use tower_webhook::{EventKey, Outcome};
 
-use crate::harness::{PATIENT, pool, pool_of, store};
+use crate::fixture::{PATIENT, pool, pool_of, store};
 use crate::receiver::{Receiver, assert_unavailable, key};
-use crate::support::redis_server::RedisServer;
+use crate::support::servers::redis::RedisServer;
 
 const LEASE: Duration = Duration::from_secs(30);
 

@@ -11,7 +11,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::task::AbortHandle;
 
-use crate::support::redis_server::RedisServer;
+use crate::support::servers::redis::RedisServer;
 
 const TOGETHER: &[u8] = b"$2\r\nNX\r\n$3\r\nGET\r\n";
 const AT: usize = b"$2\r\nNX\r\n$3\r\nG".len();

@@ -5,10 +5,10 @@ use std::time::{Duration, Instant};
 use axum::http::StatusCode;
 use tower_webhook::Outcome;
 
-use crate::harness::{pool, pool_of, store};
+use crate::fixture::{pool, pool_of, store};
 use crate::receiver::{Receiver, assert_unavailable, eventually};
 use crate::support::proxy::{Proxy, Weather};
-use crate::support::redis_server::RedisServer;
+use crate::support::servers::redis::RedisServer;
 
 /// Well above the store's timeout and the claim deadline, and well below the lease.
 const SOON: Duration = Duration::from_secs(15);

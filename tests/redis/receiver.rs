@@ -8,11 +8,14 @@ use std::time::Duration;
 use tower_webhook::store::redis::RedisPool;
 use tower_webhook::store::{ClaimRequest, ClaimToken, RedisStore, Store, StoreErrorKind};
 
-use crate::harness::{PATIENT, pool, store};
+use crate::fixture::{PATIENT, pool, store};
 use crate::support::audited::Audited;
-pub(crate) use crate::support::audited::{assert_unavailable, eventually, key};
+pub(crate) use crate::support::audited::assert_unavailable;
+
 use crate::support::checker::Ledger;
-use crate::support::redis_server::RedisServer;
+pub(crate) use crate::support::key;
+use crate::support::servers::redis::RedisServer;
+pub(crate) use crate::support::wait::eventually;
 
 pub(crate) type Receiver = Audited<RedisStore>;
 
@@ -27,7 +30,9 @@ impl Receiver {
 
     /// Has time enough on a busy machine, if the store has.
     pub(crate) fn patient(store: RedisStore, ledger: Ledger) -> Self {
-        Self::configured(store, ledger, |layer| layer.claim_deadline(2 * PATIENT).expect("a duration"))
+        Self::configured(store, ledger, |layer| {
+            layer.in_flight_wait(Duration::ZERO).claim_deadline(2 * PATIENT).expect("a duration")
+        })
     }
 
     /// Gives up soon, for servers that do not answer.

@@ -1,4 +1,4 @@
-//! Rows 30 and 31: the server answers, and refuses. Row 29 is in `full`.
+//! Rows 30 and 31: the server answers, and refuses. Row 29 is in `out_of_memory`.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -8,9 +8,9 @@ use tokio::task::spawn_blocking;
 use tower_webhook::Outcome;
 use tower_webhook::rejection::RejectionKind;
 
-use crate::harness::{pool, store};
+use crate::fixture::{pool, store};
 use crate::receiver::{Receiver, assert_refused, assert_unavailable, eventually};
-use crate::support::redis_server::RedisServer;
+use crate::support::servers::redis::RedisServer;
 
 #[tokio::test(flavor = "multi_thread")]
 async fn row_30_scripts_flushed_under_traffic_cost_nothing() {

@@ -6,10 +6,10 @@ use axum::http::StatusCode;
 use tower_webhook::Outcome;
 use tower_webhook::store::{ClaimRequest, ClaimToken, Completion, Hold, RedisStore, Store, StoreErrorKind};
 
-use crate::harness::{PATIENT, pool, pool_of, store};
+use crate::fixture::{PATIENT, pool, pool_of, store};
 use crate::receiver::{Receiver, assert_unavailable, eventually, key};
 use crate::support::checker::Ledger;
-use crate::support::redis_server::RedisServer;
+use crate::support::servers::redis::RedisServer;
 
 /// A receiver that waits for a replica, and has done so.
 async fn waiting(server: &RedisServer) -> Receiver {

@@ -3,7 +3,7 @@
 use tower_webhook::Outcome;
 
 use crate::receiver::Receiver;
-use crate::support::redis_server::RedisServer;
+use crate::support::servers::redis::RedisServer;
 
 /// The documentation says so.
 #[tokio::test(flavor = "multi_thread")]

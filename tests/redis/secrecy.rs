@@ -6,10 +6,10 @@ use std::time::Duration;
 
 use tower_webhook::store::{ClaimRequest, ClaimToken, RedisStore, Store};
 
-use crate::harness::pool_of;
+use crate::fixture::pool_of;
 use crate::receiver::{Receiver, assert_unavailable, key};
 use crate::support::logs::Logs;
-use crate::support::redis_server::RedisServer;
+use crate::support::servers::redis::RedisServer;
 
 const PASSWORD: &str = "hunter2-and-more";
 

@@ -5,7 +5,7 @@ use deadpool_redis::sentinel::{Config, Pool, SentinelServerType};
 use tower_webhook::Outcome;
 
 use crate::receiver::Receiver;
-use crate::support::redis_server::RedisServer;
+use crate::support::servers::redis::RedisServer;
 
 pub(crate) fn pool(sentinel: &RedisServer) -> Pool {
     let config = Config::from_urls([sentinel.url()], "primary".to_owned(), SentinelServerType::Master);

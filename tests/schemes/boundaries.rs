@@ -219,7 +219,7 @@ fn extending_is_done_right() {
 /// Both versions have one header and one secret, and nothing signs which of them it is.
 // As above: a body that is not JSON is taken. Signed as v2, it passes for the body of a v1.
 #[tokio::test]
-async fn delivery_of_hubspots_v2_is_none_of_v1() {
+async fn delivery_signed_with_hubspots_v2_is_refused_as_v1() {
     let (v1, v2) = (Preset::named("hubspot-v1"), Preset::named("hubspot-v2"));
     let mut downgraded = request(&v2);
     *downgraded.body_mut() = [b"POST", URL.as_bytes(), v2.body.as_bytes()].concat().into();

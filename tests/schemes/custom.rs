@@ -218,7 +218,7 @@ fn closure_that_was_not_told_cannot_sign() {
 
 /// A panic of a user's closure is theirs; garbage in a request is nobody's reason to panic.
 #[tokio::test]
-async fn signatures_of_any_bytes_are_none() {
+async fn garbage_is_no_signature() {
     let endpoint = by_head(|value| with_signatures(Proof::new(), value));
     for garbage in ["é", "\u{1F980}", ",", ",,,,", "0", &"f".repeat(4096)] {
         endpoint.refuses(sent(garbage), 401, garbage).await;

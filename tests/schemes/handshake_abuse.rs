@@ -171,7 +171,7 @@ fn meta(token: &str, challenge: &str) -> String {
 }
 
 #[tokio::test]
-async fn meta_answers_whoever_knows_the_token() {
+async fn meta_handshake_with_the_token_is_answered() {
     for (query, challenge) in [
         (meta(VERIFY_TOKEN, "1158201444"), "1158201444"),
         (meta("verify%2Dtoken", "a%2Fb"), "a/b"),
@@ -184,7 +184,7 @@ async fn meta_answers_whoever_knows_the_token() {
 }
 
 #[tokio::test]
-async fn meta_refuses_everybody_else_with_an_empty_403() {
+async fn meta_handshake_without_the_token_is_an_empty_403() {
     let longer = format!("{VERIFY_TOKEN}x");
     let mut queries = vec![
         meta("nope", "1"),

@@ -147,7 +147,7 @@ async fn xeros_intent_to_receive_is_200_if_signed_rightly() {
 }
 
 #[tokio::test]
-async fn intercoms_look_at_the_endpoint_is_answered() {
+async fn intercoms_probe_of_the_endpoint_is_answered() {
     let endpoint = Endpoint::preset("intercom");
     let look = Request::builder().method(Method::HEAD).uri("/webhooks").body(Bytes::new()).unwrap();
     let answer = endpoint.send(look).await;

@@ -161,7 +161,7 @@ async fn captured_delivery_cannot_move_its_timestamp_into_its_id() {
 }
 
 #[tokio::test]
-async fn id_that_cannot_be_one_is_refused_after_verification() {
+async fn invalid_id_is_refused_after_verification() {
     let long = "a".repeat(256);
     for id in [" ", "\t", &long, "tower-webhook:x"] {
         let answer = both().refused(signed(id, &v1(id)), 400, id).await;
@@ -213,7 +213,7 @@ async fn signatures_in_both_families_are_judged_by_the_first() {
 
 /// Stripe, Standard Webhooks and OpenAI each make another key of one text.
 #[tokio::test]
-async fn prefix_of_a_secret_means_something_else_to_everyone() {
+async fn meaning_of_a_secrets_prefix_depends_on_the_scheme() {
     let without = &HMAC[6..];
     let text = |key: &[u8]| format!("v1,{}", STANDARD.encode(hmac_sha256(key, &message(DELIVERY_ID))));
     let schemes: [(&str, Arc<dyn Scheme>, Vec<u8>); 4] = [

@@ -170,7 +170,7 @@ async fn method_is_signed_where_hubspot_signs_it() {
 }
 
 #[test]
-fn what_is_no_public_url_does_not_build() {
+fn invalid_public_url_does_not_build() {
     for name in URL_SCHEMES {
         for url in [
             "",

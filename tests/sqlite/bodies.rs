@@ -9,29 +9,29 @@ use tower_webhook::store::{Claim, Hold, SqliteStore, Store};
 use tower_webhook::testing::ManualClock;
 use tower_webhook::testing::conformance::{self, Harness};
 
-use crate::bed::{Bed, DAY, LEASE, claim, key, write_lock};
-use crate::desk::{NOW, accept, complete, complete_in, count, lease_one, parcel};
+use crate::fixture::{DAY, Fixture, LEASE, claim, key, write_lock};
+use crate::queue::{NOW, accept, complete, complete_in, count, lease_one, parcel};
 
 const MINUTE: Duration = Duration::from_secs(60);
 
-async fn keeping(bed: &Bed, clock: &ManualClock, kept: Duration) -> SqliteStore {
+async fn keeping(fixture: &Fixture, clock: &ManualClock, kept: Duration) -> SqliteStore {
     let builder = SqliteStore::builder().clock(clock.clone()).keep_completed_bodies(kept);
-    builder.open(bed.path()).await.expect("a store")
+    builder.open(fixture.path()).await.expect("a store")
 }
 
 struct Keeping {
     clock: ManualClock,
     kept: Duration,
-    beds: Mutex<Vec<Bed>>,
+    fixtures: Mutex<Vec<Fixture>>,
 }
 
 impl Harness for Keeping {
     type Store = SqliteStore;
 
     async fn store(&self) -> SqliteStore {
-        let bed = Bed::new();
-        let store = keeping(&bed, &self.clock, self.kept).await;
-        self.beds.lock().expect("no panic").push(bed);
+        let fixture = Fixture::new();
+        let store = keeping(&fixture, &self.clock, self.kept).await;
+        self.fixtures.lock().expect("no panic").push(fixture);
         store
     }
 
@@ -43,15 +43,15 @@ impl Harness for Keeping {
 #[tokio::test]
 async fn inbox_without_completed_bodies_conforms() {
     for kept in [MINUTE, Duration::ZERO] {
-        let harness = Keeping { clock: ManualClock::at_unix(NOW), kept, beds: Mutex::default() };
+        let harness = Keeping { clock: ManualClock::at_unix(NOW), kept, fixtures: Mutex::default() };
         conformance::queue::bodies::run(&harness, kept).await;
     }
 }
 
 #[tokio::test]
 async fn bodies_are_deleted_by_the_purge_and_records_stay() {
-    let (bed, clock) = (Bed::new(), ManualClock::at_unix(NOW));
-    let (store, pool) = (keeping(&bed, &clock, MINUTE).await, bed.pool().await);
+    let (fixture, clock) = (Fixture::new(), ManualClock::at_unix(NOW));
+    let (store, pool) = (keeping(&fixture, &clock, MINUTE).await, fixture.pool().await);
     for n in 0..600 {
         accept(&store, &n.to_string()).await;
         complete(&store, &lease_one(&store).await, DAY).await;
@@ -71,8 +71,8 @@ async fn bodies_are_deleted_by_the_purge_and_records_stay() {
 
 #[tokio::test]
 async fn traffic_deletes_bodies() {
-    let (bed, clock) = (Bed::new(), ManualClock::at_unix(NOW));
-    let (store, pool) = (keeping(&bed, &clock, MINUTE).await, bed.pool().await);
+    let (fixture, clock) = (Fixture::new(), ManualClock::at_unix(NOW));
+    let (store, pool) = (keeping(&fixture, &clock, MINUTE).await, fixture.pool().await);
     for n in 0..20 {
         accept(&store, &n.to_string()).await;
         complete(&store, &lease_one(&store).await, DAY).await;
@@ -85,8 +85,8 @@ async fn traffic_deletes_bodies() {
 /// By the statement that a handler's transaction runs, without a purge.
 #[tokio::test]
 async fn bodies_that_are_not_kept_go_with_the_completion() {
-    let (bed, clock) = (Bed::new(), ManualClock::at_unix(NOW));
-    let (store, pool) = (keeping(&bed, &clock, Duration::ZERO).await, bed.pool().await);
+    let (fixture, clock) = (Fixture::new(), ManualClock::at_unix(NOW));
+    let (store, pool) = (keeping(&fixture, &clock, Duration::ZERO).await, fixture.pool().await);
     let bodies = async || count(&pool, "webhook_events_parcels").await;
 
     accept(&store, "by the store").await;
@@ -126,16 +126,17 @@ async fn bodies_that_are_not_kept_go_with_the_completion() {
 /// The public statement knows nothing of it. Nobody is shown the body all the same, and the purge takes it.
 #[tokio::test]
 async fn body_of_an_event_that_another_driver_completed_goes_with_the_purge() {
-    let bed = Bed::new();
-    let store = SqliteStore::builder().keep_completed_bodies(Duration::ZERO).open(bed.path()).await.expect("a store");
-    let pool = bed.pool().await;
+    let fixture = Fixture::new();
+    let store =
+        SqliteStore::builder().keep_completed_bodies(Duration::ZERO).open(fixture.path()).await.expect("a store");
+    let pool = fixture.pool().await;
     let event = accept(&store, "evt_1").await;
     let leased = lease_one(&store).await;
     let mut transaction = write_lock(&pool).await;
     complete_in(&mut transaction, &leased).await;
     transaction.commit().await.expect("a commit");
     // The database's clock has no more than milliseconds.
-    crate::bed::eventually("its time is over", async || {
+    crate::fixture::eventually("its time is over", async || {
         store.get(&event).await.expect("an answer").expect("the record").request.is_none()
     })
     .await;
@@ -147,13 +148,13 @@ async fn body_of_an_event_that_another_driver_completed_goes_with_the_purge() {
 /// What was kept under another setting.
 #[tokio::test]
 async fn shorter_time_holds_for_events_that_were_completed_before() {
-    let (bed, clock) = (Bed::new(), ManualClock::at_unix(NOW));
-    let store = crate::desk::at(&bed, &clock).await;
+    let (fixture, clock) = (Fixture::new(), ManualClock::at_unix(NOW));
+    let store = crate::queue::at(&fixture, &clock).await;
     let event = accept(&store, "evt_1").await;
     complete(&store, &lease_one(&store).await, DAY).await;
     clock.advance(MINUTE);
     let body = async |store: &SqliteStore| store.get(&event).await.expect("an answer").expect("the record").request;
-    assert_eq!(body(&keeping(&bed, &clock, 2 * MINUTE).await).await, Some(parcel("evt_1")));
-    assert_eq!(body(&keeping(&bed, &clock, MINUTE).await).await, None);
+    assert_eq!(body(&keeping(&fixture, &clock, 2 * MINUTE).await).await, Some(parcel("evt_1")));
+    assert_eq!(body(&keeping(&fixture, &clock, MINUTE).await).await, None);
     assert_eq!(body(&store).await, Some(parcel("evt_1")), "nothing has purged it");
 }

@@ -5,7 +5,7 @@ use std::time::{Duration, UNIX_EPOCH};
 use tower_webhook::store::{Claim, Hold, SqliteStore, Store};
 use tower_webhook::testing::ManualClock;
 
-use crate::bed::{Bed, LEASE, claim, done, is_fresh, key};
+use crate::fixture::{Fixture, LEASE, claim, done, is_fresh, key};
 
 const NOW: Duration = Duration::from_secs(1_700_000_000);
 const HOUR: Duration = Duration::from_secs(3600);
@@ -14,8 +14,8 @@ const IN_FLIGHT: Claim = Claim::InFlight { same_body: true };
 #[tokio::test]
 async fn row_45_wall_clock_jumps_leave_leases_alone() {
     for wall in [NOW - HOUR, NOW + HOUR] {
-        let (bed, clock) = (Bed::new(), ManualClock::at(UNIX_EPOCH + NOW));
-        let store = SqliteStore::builder().clock(clock.clone()).open(bed.path()).await.expect("a store");
+        let (fixture, clock) = (Fixture::new(), ManualClock::at(UNIX_EPOCH + NOW));
+        let store = SqliteStore::builder().clock(clock.clone()).open(fixture.path()).await.expect("a store");
         let key = key("evt_1");
         let first = claim(&key);
         assert!(is_fresh(store.claim(&first).await.expect("an answer")));
@@ -34,8 +34,8 @@ async fn row_45_wall_clock_jumps_leave_leases_alone() {
 
 #[tokio::test]
 async fn lease_of_another_boot_has_lapsed() {
-    let bed = Bed::new();
-    let (store, pool) = (bed.store().await, bed.pool().await);
+    let fixture = Fixture::new();
+    let (store, pool) = (fixture.store().await, fixture.pool().await);
     let (running, completed) = (key("running"), key("completed"));
     let (mine, theirs) = (claim(&running), claim(&completed));
     for claim in [&mine, &theirs] {
@@ -43,7 +43,7 @@ async fn lease_of_another_boot_has_lapsed() {
     }
     assert_eq!(store.complete(&theirs, &done()).await.expect("an answer"), Hold::Held);
     sqlx::query("UPDATE webhook_events SET boot = 'another'").execute(&pool).await.expect("a reboot");
-    let after = bed.store().await;
+    let after = fixture.store().await;
     assert_eq!(after.claim(&claim(&running)).await.expect("an answer"), Claim::Fresh { attempt: Some(2) });
     assert_eq!(after.claim(&claim(&completed)).await.expect("an answer"), Claim::Completed { same_body: true });
     assert_eq!(store.complete(&mine, &done()).await.expect("an answer"), Hold::Lost);
@@ -52,8 +52,8 @@ async fn lease_of_another_boot_has_lapsed() {
 /// Nobody took the claim over: the process that made it may have been restored with its machine's memory.
 #[tokio::test]
 async fn lease_of_another_boot_can_be_renewed_by_its_token() {
-    let bed = Bed::new();
-    let (store, pool) = (bed.store().await, bed.pool().await);
+    let fixture = Fixture::new();
+    let (store, pool) = (fixture.store().await, fixture.pool().await);
     let key = key("evt_1");
     let mine = claim(&key);
     assert!(is_fresh(store.claim(&mine).await.expect("an answer")));
@@ -65,14 +65,16 @@ async fn lease_of_another_boot_can_be_renewed_by_its_token() {
 /// On the machine's own clock, and on two stores' readings of it.
 #[tokio::test]
 async fn stores_agree_on_when_a_lease_ends() {
-    let bed = Bed::new();
-    let (one, other) = (bed.store().await, bed.store().await);
+    let fixture = Fixture::new();
+    let (one, other) = (fixture.store().await, fixture.store().await);
     let key = key("evt_1");
     let mut brief = claim(&key);
     brief.lease = Duration::from_millis(300);
     assert!(is_fresh(one.claim(&brief).await.expect("an answer")));
     assert_eq!(other.claim(&claim(&key)).await.expect("an answer"), IN_FLIGHT);
-    crate::bed::eventually("the lease ends", async || is_fresh(other.claim(&claim(&key)).await.expect("an answer")))
-        .await;
+    crate::fixture::eventually("the lease ends", async || {
+        is_fresh(other.claim(&claim(&key)).await.expect("an answer"))
+    })
+    .await;
     assert_eq!(one.complete(&brief, &done()).await.expect("an answer"), Hold::Lost);
 }

@@ -9,12 +9,12 @@ use tower_webhook::store::{Claim, ClaimRequest, Ending, Enlistment, Hold, Sqlite
 use tower_webhook::testing::ManualClock;
 use tower_webhook::testing::conformance::{self, Harness};
 
-use crate::bed::Bed;
+use crate::fixture::Fixture;
 use crate::support::checker::asked_seed;
 
 /// One file, in which every store has keys of its own.
 struct OneFile {
-    _bed: Bed,
+    _fixture: Fixture,
     clock: ManualClock,
     store: SqliteStore,
     stores: AtomicUsize,
@@ -22,9 +22,9 @@ struct OneFile {
 
 impl OneFile {
     async fn new() -> Self {
-        let (bed, clock) = (Bed::new(), ManualClock::at_unix(1_700_000_000));
-        let store = SqliteStore::builder().clock(clock.clone()).open(bed.path()).await.expect("a store");
-        Self { _bed: bed, clock, store, stores: AtomicUsize::new(0) }
+        let (fixture, clock) = (Fixture::new(), ManualClock::at_unix(1_700_000_000));
+        let store = SqliteStore::builder().clock(clock.clone()).open(fixture.path()).await.expect("a store");
+        Self { _fixture: fixture, clock, store, stores: AtomicUsize::new(0) }
     }
 }
 

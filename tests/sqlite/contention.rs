@@ -7,13 +7,13 @@ use sqlx::sqlite::SqlitePool;
 use tower_webhook::Outcome;
 use tower_webhook::store::{SqliteStore, Store, StoreErrorKind};
 
-use crate::bed::{Bed, claim, eventually, is_fresh, key, write_lock};
+use crate::fixture::{Fixture, claim, eventually, is_fresh, key, write_lock};
 use crate::support::audited::Audited;
 use crate::support::checker::Ledger;
 
 /// A store that does not wait for long, and with a pool on the same file.
-async fn impatient(bed: &Bed, wait: Duration) -> (SqliteStore, SqlitePool) {
-    let pool = bed.pool().await;
+async fn impatient(fixture: &Fixture, wait: Duration) -> (SqliteStore, SqlitePool) {
+    let pool = fixture.pool().await;
     (SqliteStore::builder().lock_wait(wait).build(&pool).await.expect("a store"), pool)
 }
 
@@ -31,8 +31,8 @@ async fn rows(pool: &SqlitePool) -> i64 {
 /// `Locked` would say that nothing took effect, and nobody would release what did.
 #[tokio::test]
 async fn half_written_batch_is_in_doubt() {
-    let bed = Bed::new();
-    let (store, pool) = impatient(&bed, Duration::ZERO).await;
+    let fixture = Fixture::new();
+    let (store, pool) = impatient(&fixture, Duration::ZERO).await;
     contend(&pool).await;
     let (mine, theirs) = (key("mine"), key("theirs"));
     let (first, second) = (claim(&mine), claim(&theirs));
@@ -48,8 +48,8 @@ async fn half_written_batch_is_in_doubt() {
 /// The doubt is not forgotten when the same is asked again and certainly refused.
 #[tokio::test(flavor = "multi_thread")]
 async fn half_written_batch_stays_in_doubt_behind_a_lock() {
-    let bed = Bed::new();
-    let (store, pool) = impatient(&bed, Duration::from_secs(1)).await;
+    let fixture = Fixture::new();
+    let (store, pool) = impatient(&fixture, Duration::from_secs(1)).await;
     contend(&pool).await;
     let claiming = tokio::spawn(async move {
         let (mine, theirs) = (key("mine"), key("theirs"));
@@ -65,8 +65,8 @@ async fn half_written_batch_stays_in_doubt_behind_a_lock() {
 
 #[tokio::test]
 async fn claim_of_a_half_written_batch_is_released() {
-    let bed = Bed::new();
-    let (store, pool) = impatient(&bed, Duration::ZERO).await;
+    let fixture = Fixture::new();
+    let (store, pool) = impatient(&fixture, Duration::ZERO).await;
     contend(&pool).await;
     let receiver = Audited::over(store, Ledger::default());
     let answers = join(receiver.deliver("mine"), receiver.deliver("theirs")).await;

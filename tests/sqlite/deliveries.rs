@@ -19,8 +19,8 @@ use tower_webhook::store::{SqliteStore, Store};
 use tower_webhook::testing::TestSender;
 use tower_webhook::{WebhookEvent, WebhookLayer};
 
-use crate::bed::{Bed, PATIENCE, key, pool_at, write_lock};
 use crate::disks::SmallDisk;
+use crate::fixture::{Fixture, PATIENCE, key, pool_at, write_lock};
 use crate::support::checker::{Dice, asked_seed};
 use crate::support::{Answer, scheme};
 
@@ -148,14 +148,14 @@ async fn record(
 /// Row 2, across a restart.
 #[tokio::test(flavor = "multi_thread")]
 async fn row_2_duplicate_after_a_restart_is_recognised() {
-    let bed = Bed::new();
+    let fixture = Fixture::new();
     let books = {
-        let receiver = Receiver::at(&bed.path()).await;
+        let receiver = Receiver::at(&fixture.path()).await;
         assert_eq!(receiver.deliver("evt_1").await.status, StatusCode::OK);
         receiver
     };
     books.pool.close().await;
-    let receiver = Receiver::at(&bed.path()).await.with_books_of(&books);
+    let receiver = Receiver::at(&fixture.path()).await.with_books_of(&books);
     assert_eq!(receiver.deliver("evt_1").await.status, StatusCode::OK);
     assert_eq!(receiver.effects("evt_1").await, 1);
     assert_eq!(receiver.forge("evt_2").await.status, StatusCode::UNAUTHORIZED);
@@ -164,8 +164,8 @@ async fn row_2_duplicate_after_a_restart_is_recognised() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn open_transaction_refuses_new_events_and_answers_duplicates() {
-    let bed = Bed::new();
-    let receiver = Receiver::at(&bed.path()).await;
+    let fixture = Fixture::new();
+    let receiver = Receiver::at(&fixture.path()).await;
     assert_eq!(receiver.deliver("done").await.status, StatusCode::OK);
     let slow = {
         let receiver = receiver.clone();
@@ -221,9 +221,9 @@ async fn row_36_full_disk_is_503_until_there_is_room() {
 /// Row 1, over two receivers on one file: they act as one.
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn row_1_two_receivers_on_one_file_run_an_event_once() {
-    let bed = Bed::new();
-    let one = Receiver::at(&bed.path()).await;
-    let other = Receiver::at(&bed.path()).await.with_books_of(&one);
+    let fixture = Fixture::new();
+    let one = Receiver::at(&fixture.path()).await;
+    let other = Receiver::at(&fixture.path()).await.with_books_of(&one);
     let mut deliveries = JoinSet::new();
     for n in 0..100 {
         let receiver = if n % 2 == 0 { one.clone() } else { other.clone() };
@@ -242,9 +242,9 @@ async fn row_1_two_receivers_on_one_file_run_an_event_once() {
 async fn random_traffic_keeps_the_invariants() {
     let seed = asked_seed().unwrap_or(7);
     println!("FAULTS_SEED={seed}");
-    let bed = Bed::new();
-    let one = Receiver::at(&bed.path()).await;
-    let other = Receiver::at(&bed.path()).await.with_books_of(&one);
+    let fixture = Fixture::new();
+    let one = Receiver::at(&fixture.path()).await;
+    let other = Receiver::at(&fixture.path()).await.with_books_of(&one);
     let mut senders = JoinSet::new();
     for n in 0..120 {
         let mut dice = Dice::new(seed).part(&n.to_string());

@@ -6,21 +6,21 @@ use std::process::Command;
 
 use tower_webhook::store::{Claim, Hold, SqliteStore, Store, StoreError, StoreErrorKind};
 
-use crate::bed::{Bed, claim, done, is_fresh, key};
+use crate::fixture::{Fixture, claim, done, is_fresh, key};
 
 /// Set where the test runs as the root of a namespace of its own.
 const IN_NAMESPACE: &str = "TOWER_WEBHOOK_TEST_IN_NAMESPACE";
 
 /// A disk of half a megabyte, unmounted when dropped.
 pub(crate) struct SmallDisk {
-    bed: Bed,
+    fixture: Fixture,
 }
 
 impl SmallDisk {
     /// Only root can have one. For anybody else `test` is run once more, as the root of a namespace of its own, and `None` says that
     /// it has passed there.
     pub(crate) fn for_test(test: &str) -> Option<Self> {
-        let disk = Self { bed: Bed::new() };
+        let disk = Self { fixture: Fixture::new() };
         if disk.mount(&["-t", "tmpfs", "-o", "size=512k", "tmpfs"]) {
             return Some(disk);
         }
@@ -37,11 +37,11 @@ impl SmallDisk {
     }
 
     pub(crate) fn path(&self) -> PathBuf {
-        self.bed.path()
+        self.fixture.path()
     }
 
     fn mount(&self, arguments: &[&str]) -> bool {
-        let status = Command::new("mount").args(arguments).arg(self.bed.directory()).status();
+        let status = Command::new("mount").args(arguments).arg(self.fixture.directory()).status();
         status.is_ok_and(|status| status.success())
     }
 
@@ -57,13 +57,13 @@ impl SmallDisk {
     }
 
     fn filler(&self) -> PathBuf {
-        self.bed.directory().join("filler")
+        self.fixture.directory().join("filler")
     }
 }
 
 impl Drop for SmallDisk {
     fn drop(&mut self) {
-        let _ = Command::new("umount").arg("--lazy").arg(self.bed.directory()).status();
+        let _ = Command::new("umount").arg("--lazy").arg(self.fixture.directory()).status();
     }
 }
 
@@ -111,7 +111,7 @@ async fn read_only_disk_is_unavailable_and_then_is_not() {
     let path = disk.path();
     drop(SqliteStore::open(&path).await.expect("a store"));
     // The last connection deletes the log when it closes, and a disk that is written cannot be made read-only.
-    crate::bed::eventually("it is closed", async || !Path::new(&format!("{}-wal", path.display())).exists()).await;
+    crate::fixture::eventually("it is closed", async || !Path::new(&format!("{}-wal", path.display())).exists()).await;
     assert!(disk.mount(&["-o", "remount,bind,ro"]), "a read-only disk");
     let error = SqliteStore::open(&path).await.expect_err("a read-only disk");
     assert_eq!(error.kind(), StoreErrorKind::Unavailable);
@@ -122,8 +122,8 @@ async fn read_only_disk_is_unavailable_and_then_is_not() {
 
 #[tokio::test]
 async fn missing_directory_is_told_with_its_path() {
-    let bed = Bed::new();
-    let path = bed.directory().join("no such directory").join("webhooks.db");
+    let fixture = Fixture::new();
+    let path = fixture.directory().join("no such directory").join("webhooks.db");
     let error = SqliteStore::open(&path).await.expect_err("no directory");
     assert_eq!(error.kind(), StoreErrorKind::Unavailable);
     assert!(cause(&error).contains("no such directory"), "{}", cause(&error));
@@ -131,16 +131,16 @@ async fn missing_directory_is_told_with_its_path() {
 
 #[tokio::test]
 async fn file_that_is_no_database_is_unavailable() {
-    let bed = Bed::new();
-    std::fs::write(bed.path(), "no database".repeat(1000)).expect("a file");
-    let error = SqliteStore::open(bed.path()).await.expect_err("no database");
+    let fixture = Fixture::new();
+    std::fs::write(fixture.path(), "no database".repeat(1000)).expect("a file");
+    let error = SqliteStore::open(fixture.path()).await.expect_err("no database");
     assert_eq!(error.kind(), StoreErrorKind::Unavailable);
 }
 
 #[tokio::test]
 async fn table_that_is_gone_is_created_again() {
-    let bed = Bed::new();
-    let (store, pool) = (bed.store().await, bed.pool().await);
+    let fixture = Fixture::new();
+    let (store, pool) = (fixture.store().await, fixture.pool().await);
     assert!(is_fresh(store.claim(&claim(&key("evt_1"))).await.expect("an answer")));
     sqlx::query("DROP TABLE webhook_events").execute(&pool).await.expect("an operator's mistake");
     let error = store.claim(&claim(&key("evt_2"))).await.expect_err("no table");

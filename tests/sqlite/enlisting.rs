@@ -6,7 +6,7 @@ use sqlx::{AssertSqlSafe, Sqlite, SqliteConnection, Transaction};
 use tower_webhook::store::sqlite::COMPLETE_SQL;
 use tower_webhook::store::{Claim, ClaimRequest, Dialect, Hold, SqliteStore, Store, StoreErrorKind};
 
-use crate::bed::{Bed, DAY, LEASE, claim, is_fresh, key, write_lock};
+use crate::fixture::{DAY, Fixture, LEASE, claim, is_fresh, key, write_lock};
 
 async fn complete_in(connection: &mut SqliteConnection, store: &SqliteStore, claim: &ClaimRequest<'_>) -> u64 {
     let lent = store.enlistment().expect("a statement");
@@ -28,8 +28,8 @@ async fn effect(transaction: &mut Transaction<'_, Sqlite>) {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn effect_and_completion_are_committed_together_or_not_at_all() {
-    let bed = Bed::new();
-    let pool = bed.pool().await;
+    let fixture = Fixture::new();
+    let pool = fixture.pool().await;
     sqlx::query("CREATE TABLE effects (n INTEGER)").execute(&pool).await.expect("a table");
     let effects =
         async || sqlx::query_scalar::<_, i64>("SELECT count(*) FROM effects").fetch_one(&pool).await.expect("a number");
@@ -61,8 +61,8 @@ async fn effect_and_completion_are_committed_together_or_not_at_all() {
 
 #[tokio::test]
 async fn zombie_changes_nothing() {
-    let bed = Bed::new();
-    let pool = bed.pool().await;
+    let fixture = Fixture::new();
+    let pool = fixture.pool().await;
     let store = SqliteStore::new(&pool).await.expect("a store");
     let key = key("evt_1");
     let (zombie, owner) = (claim(&key), claim(&key));
@@ -83,8 +83,8 @@ async fn zombie_changes_nothing() {
 /// A batch may have read the claim as running just before the handler's commit.
 #[tokio::test(flavor = "multi_thread")]
 async fn release_races_the_commit_and_one_of_them_wins() {
-    let bed = Bed::new();
-    let pool = bed.pool().await;
+    let fixture = Fixture::new();
+    let pool = fixture.pool().await;
     let store = SqliteStore::new(&pool).await.expect("a store");
     for n in 0..200 {
         let key = key(&n.to_string());
@@ -108,14 +108,14 @@ async fn release_races_the_commit_and_one_of_them_wins() {
 
 #[tokio::test]
 async fn public_statement_is_the_default_tables() {
-    let bed = Bed::new();
-    assert_eq!(bed.store().await.enlistment().expect("a statement").sql(), COMPLETE_SQL);
+    let fixture = Fixture::new();
+    assert_eq!(fixture.store().await.enlistment().expect("a statement").sql(), COMPLETE_SQL);
 }
 
 #[tokio::test]
 async fn enlisted_record_expires_on_the_databases_clock() {
-    let bed = Bed::new();
-    let pool = bed.pool().await;
+    let fixture = Fixture::new();
+    let pool = fixture.pool().await;
     let store = SqliteStore::new(&pool).await.expect("a store");
     let key = key("evt_1");
     let mine = claim(&key);

@@ -9,19 +9,19 @@ use tower_webhook::store::{Claim, ClaimRequest, ClaimToken, Hold, SqliteStore, S
 use tower_webhook::testing::ManualClock;
 use tower_webhook::testing::conformance::{self, Harness};
 
-use crate::bed::{Bed, DAY, LEASE, PATIENCE, claim, eventually, is_fresh, key, write_lock};
-use crate::desk::{NOW, accept, at, count, lease, lease_one, parcel};
+use crate::fixture::{DAY, Fixture, LEASE, PATIENCE, claim, eventually, is_fresh, key, write_lock};
+use crate::queue::{NOW, accept, at, count, lease, lease_one, parcel};
 
 /// A file for every store.
-struct Files(ManualClock, std::sync::Mutex<Vec<Bed>>);
+struct Files(ManualClock, std::sync::Mutex<Vec<Fixture>>);
 
 impl Harness for Files {
     type Store = SqliteStore;
 
     async fn store(&self) -> SqliteStore {
-        let bed = Bed::new();
-        let store = SqliteStore::builder().clock(self.0.clone()).open(bed.path()).await.expect("a store");
-        self.1.lock().expect("no panic").push(bed);
+        let fixture = Fixture::new();
+        let store = SqliteStore::builder().clock(self.0.clone()).open(fixture.path()).await.expect("a store");
+        self.1.lock().expect("no panic").push(fixture);
         store
     }
 
@@ -36,12 +36,12 @@ async fn inbox_conforms() {
 }
 
 #[tokio::test]
-async fn accepted_event_is_there_for_whoever_opens_the_file_next() {
-    let bed = Bed::new();
-    let store = bed.store().await;
+async fn accepted_event_survives_reopening_the_file() {
+    let fixture = Fixture::new();
+    let store = fixture.store().await;
     let event = accept(&store, "evt_1").await;
     // Not closed, not flushed by anybody else: the answer alone promises it.
-    let other = bed.store().await;
+    let other = fixture.store().await;
     let kept = other.get(&event).await.expect("an answer").expect("the event");
     assert_eq!((kept.state, kept.request), (EventState::Waiting, Some(parcel("evt_1"))));
     assert_eq!(other.claim(&claim(&event)).await.expect("an answer"), Claim::Accepted { same_body: true });
@@ -52,8 +52,8 @@ async fn accepted_event_is_there_for_whoever_opens_the_file_next() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn event_is_not_accepted_while_it_cannot_be_written() {
-    let bed = Bed::new();
-    let pool = bed.pool().await;
+    let fixture = Fixture::new();
+    let pool = fixture.pool().await;
     let store = SqliteStore::builder().lock_wait(Duration::from_millis(100)).build(&pool).await.expect("a store");
     let transaction = write_lock(&pool).await;
     let (event, parcel) = (key("evt_1"), parcel("evt_1"));
@@ -68,8 +68,8 @@ async fn event_is_not_accepted_while_it_cannot_be_written() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn open_transaction_of_a_handler_holds_leases_up_for_a_bounded_time() {
-    let bed = Bed::new();
-    let pool = bed.pool().await;
+    let fixture = Fixture::new();
+    let pool = fixture.pool().await;
     let store = SqliteStore::builder().lock_wait(Duration::from_millis(200)).build(&pool).await.expect("a store");
     let transaction = write_lock(&pool).await;
     assert!(lease(&store, 1).await.is_empty(), "an idle worker does not notice");
@@ -93,8 +93,8 @@ async fn open_transaction_of_a_handler_holds_leases_up_for_a_bounded_time() {
 #[tokio::test(flavor = "multi_thread")]
 async fn lease_of_large_events_takes_a_few_at_a_time() {
     const MIB: usize = 1 << 20;
-    let bed = Bed::new();
-    let store = bed.store().await;
+    let fixture = Fixture::new();
+    let store = fixture.store().await;
     for (id, size) in [("a", MIB), ("b", 2 * MIB), ("c", 2 * MIB), ("huge", 6 * MIB), ("d", 10), ("e", 10)] {
         let parcel = parcel(&"x".repeat(size));
         assert!(is_fresh(store.enqueue(&claim(&key(id)), &parcel).await.expect("an answer")), "{id}");
@@ -107,8 +107,8 @@ async fn lease_of_large_events_takes_a_few_at_a_time() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn long_look_of_an_operator_keeps_no_worker_waiting() {
-    let bed = Bed::new();
-    let (store, pool) = (bed.store().await, bed.pool().await);
+    let fixture = Fixture::new();
+    let (store, pool) = (fixture.store().await, fixture.pool().await);
     let event = accept(&store, "evt_1").await;
     let many = "WITH RECURSIVE n (n) AS (SELECT 2 UNION ALL SELECT n + 1 FROM n WHERE n < 100000) \
                 INSERT INTO webhook_events (key, state, token, boot, received_at, attempts, fingerprint, expires_at, version, arrival) \
@@ -137,8 +137,8 @@ async fn long_look_of_an_operator_keeps_no_worker_waiting() {
 /// The worker's deadline was shorter than the wait for the lock, or its task was dropped.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn event_whose_worker_left_before_the_answer_is_put_back() {
-    let bed = Bed::new();
-    let store = bed.store().await;
+    let fixture = Fixture::new();
+    let store = fixture.store().await;
     accept(&store, "evt_1").await;
     for n in 0..100 {
         let leaving = tokio::spawn({
@@ -165,8 +165,8 @@ async fn event_whose_worker_left_before_the_answer_is_put_back() {
 
 #[tokio::test]
 async fn reboot_ends_leases_and_makes_everything_due() {
-    let bed = Bed::new();
-    let (store, pool) = (bed.store().await, bed.pool().await);
+    let fixture = Fixture::new();
+    let (store, pool) = (fixture.store().await, fixture.pool().await);
     for id in ["running", "retried", "waiting"] {
         accept(&store, id).await;
     }
@@ -176,7 +176,7 @@ async fn reboot_ends_leases_and_makes_everything_due() {
     // The clock of the last boot had come further than this one's.
     let reboot = "UPDATE webhook_events SET boot = 'another', due_at = due_at + 1000000000, lease_until = lease_until + 1000000000";
     sqlx::query(reboot).execute(&pool).await.expect("a reboot");
-    let after = bed.store().await;
+    let after = fixture.store().await;
     assert!(after.counts().await.expect("an answer").oldest_waiting.is_some());
     let mut ids: Vec<_> =
         lease(&after, 10).await.iter().map(|event| (event.key.id().to_owned(), event.attempt)).collect();
@@ -189,8 +189,8 @@ async fn reboot_ends_leases_and_makes_everything_due() {
 async fn row_45_wall_clock_jumps_neither_hold_events_up_nor_run_them_early() {
     for jump in [DAY, 365 * DAY] {
         for forward in [true, false] {
-            let (bed, clock) = (Bed::new(), ManualClock::at_unix(NOW));
-            let store = at(&bed, &clock).await;
+            let (fixture, clock) = (Fixture::new(), ManualClock::at_unix(NOW));
+            let store = at(&fixture, &clock).await;
             accept(&store, "new").await;
             accept(&store, "retried").await;
             let leased = lease(&store, 2).await;
@@ -212,8 +212,8 @@ async fn row_45_wall_clock_jumps_neither_hold_events_up_nor_run_them_early() {
 /// It leaves after its event was leased and before it is told, and a handler's transaction holds the lock.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn event_whose_worker_left_is_put_back_once_the_lock_is_free() {
-    let bed = Bed::new();
-    let pool = bed.pool().await;
+    let fixture = Fixture::new();
+    let pool = fixture.pool().await;
     let store = SqliteStore::builder().lock_wait(Duration::ZERO).build(&pool).await.expect("a store");
     let event = accept(&store, "evt_1").await;
     let state = async || store.get(&event).await.expect("an answer").expect("the event").state;
@@ -237,8 +237,8 @@ async fn event_whose_worker_left_is_put_back_once_the_lock_is_free() {
 /// A caller that leaves after its event was written must not take it back.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn accepted_event_whose_caller_left_is_not_released() {
-    let bed = Bed::new();
-    let store = bed.store().await;
+    let fixture = Fixture::new();
+    let store = fixture.store().await;
     let mut seen = 0;
     for n in 0..200_u64 {
         let event = key(&n.to_string());

@@ -10,15 +10,15 @@ use axum::routing::post;
 use tower_webhook::WebhookEvent;
 use tower_webhook::queue::{EventState, Filter, LAPSED, Page, Queue};
 
-use crate::bed::{Bed, eventually};
-use crate::desk::{accept, lease, parcel};
+use crate::fixture::{Fixture, eventually};
+use crate::inbox_fixture::{InboxFixture, create_payments, paid, payments, tireless};
 use crate::processes::Process;
-use crate::site::{Site, create_payments, paid, payments, tireless};
+use crate::queue::{accept, lease, parcel};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn accepted_events_survive_a_killed_process() {
-    let bed = Bed::new();
-    let mut process = Process::start("accept", &bed.path());
+    let fixture = Fixture::new();
+    let mut process = Process::start("accept", &fixture.path());
     let mut accepted = Vec::new();
     while accepted.len() < 300 {
         accepted.push(process.says("accepted").expect("events"));
@@ -27,7 +27,7 @@ async fn accepted_events_survive_a_killed_process() {
     while let Some(id) = process.says("accepted") {
         accepted.push(id);
     }
-    let store = bed.store().await;
+    let store = fixture.store().await;
     let leased: BTreeMap<_, _> =
         lease(&store, 1_000_000).await.into_iter().map(|leased| (leased.key.id().to_owned(), leased)).collect();
     println!("{} accepted, {} found", accepted.len(), leased.len());
@@ -38,7 +38,7 @@ async fn accepted_events_survive_a_killed_process() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn row_37_event_of_a_killed_worker_is_run_again() {
-    let bed = Bed::new();
+    let fixture = Fixture::new();
     let runs = Arc::new(AtomicUsize::new(0));
     let counter = runs.clone();
     let handler = move |event: WebhookEvent| {
@@ -46,34 +46,34 @@ async fn row_37_event_of_a_killed_worker_is_run_again() {
         counter.fetch_add(1, Ordering::SeqCst);
         async {}
     };
-    let path = bed.path();
-    let site = Site::new(bed, Router::new().route("/webhooks", post(handler))).await;
-    assert_eq!(site.deliver("evt_1").await, StatusCode::OK);
+    let path = fixture.path();
+    let inbox = InboxFixture::new(fixture, Router::new().route("/webhooks", post(handler))).await;
+    assert_eq!(inbox.deliver("evt_1").await, StatusCode::OK);
     let mut process = Process::start("hang", &path);
     assert_eq!(process.says("started").as_deref(), Some("evt_1"));
-    assert_eq!(site.worker().run_until_idle().await, 0, "it is the other one's");
+    assert_eq!(inbox.worker().run_until_idle().await, 0, "it is the other one's");
     process.child.kill().expect("SIGKILL");
-    let kept = site.ends_as("evt_1", EventState::Completed).await;
+    let kept = inbox.ends_as("evt_1", EventState::Completed).await;
     assert_eq!((runs.load(Ordering::SeqCst), kept.attempts), (1, 2));
     let reasons: Vec<_> = kept.failures.iter().map(|attempt| &*attempt.reason).collect();
     assert_eq!(reasons, [LAPSED]);
     assert!(kept.failures[0].ended_at > kept.failures[0].started_at);
-    assert_eq!(site.deliver("evt_1").await, StatusCode::OK);
-    assert_eq!(site.worker().run_until_idle().await, 0, "a duplicate");
+    assert_eq!(inbox.deliver("evt_1").await, StatusCode::OK);
+    assert_eq!(inbox.worker().run_until_idle().await, 0, "a duplicate");
 }
 
 #[test]
 fn two_processes_lease_every_event_once() {
     const EVENTS: usize = 400;
-    let bed = Bed::new();
+    let fixture = Fixture::new();
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().expect("a runtime");
     runtime.block_on(async {
-        let store = bed.store().await;
+        let store = fixture.store().await;
         for n in 0..EVENTS {
             accept(&store, &n.to_string()).await;
         }
     });
-    let mut processes = [(); 2].map(|()| Process::start("drain", &bed.path()));
+    let mut processes = [(); 2].map(|()| Process::start("drain", &fixture.path()));
     for process in &mut processes {
         process.says("ready").expect("a process that is ready");
     }
@@ -92,13 +92,13 @@ fn two_processes_lease_every_event_once() {
 #[tokio::test(flavor = "multi_thread")]
 async fn killed_workers_double_no_effect_and_lose_none() {
     const EVENTS: usize = 150;
-    let bed = Bed::new();
-    let pool = bed.pool().await;
+    let fixture = Fixture::new();
+    let pool = fixture.pool().await;
     create_payments(&pool).await;
-    let (path, handlers) = (bed.path(), payments(pool.clone()));
-    let site = Site::new(bed, handlers).await;
+    let (path, handlers) = (fixture.path(), payments(pool.clone()));
+    let inbox = InboxFixture::new(fixture, handlers).await;
     for n in 0..EVENTS {
-        assert_eq!(site.deliver(&format!("evt_{n}")).await, StatusCode::OK);
+        assert_eq!(inbox.deliver(&format!("evt_{n}")).await, StatusCode::OK);
     }
     for round in 0..6 {
         let mut process = Process::start("pay", &path);
@@ -108,14 +108,14 @@ async fn killed_workers_double_no_effect_and_lose_none() {
         }
         process.child.kill().expect("SIGKILL");
     }
-    let worker = site.worker().retries(tireless());
+    let worker = inbox.worker().retries(tireless());
     eventually("everything is done", async || {
         worker.run_until_idle().await;
-        site.store.counts().await.expect("an answer").completed == EVENTS as u64
+        inbox.store.counts().await.expect("an answer").completed == EVENTS as u64
     })
     .await;
     let paid = paid(&pool).await;
     assert_eq!((paid.len(), paid.values().max()), (EVENTS, Some(&1)), "{paid:?}");
-    let killed = site.store.list(&Filter::all(), &Page::first(EVENTS)).await.expect("an answer");
+    let killed = inbox.store.list(&Filter::all(), &Page::first(EVENTS)).await.expect("an answer");
     println!("{} were taken over", killed.iter().filter(|event| event.attempts > 1).count());
 }

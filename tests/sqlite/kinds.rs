@@ -7,8 +7,8 @@ use tower_webhook::queue::{KindLimits, LeaseRequest, Leased, Order, Queue};
 use tower_webhook::store::{ClaimRequest, ClaimToken, Hold, MemoryStore, SqliteStore, Store};
 use tower_webhook::testing::ManualClock;
 
-use crate::bed::{Bed, LEASE, PATIENCE, is_fresh};
-use crate::desk::{NOW, at, parcel};
+use crate::fixture::{Fixture, LEASE, PATIENCE, is_fresh};
+use crate::queue::{NOW, at, parcel};
 use crate::support::checker::asked_seed;
 
 const ENDPOINTS: [&str; 4] = ["/a", "/b", "/c", "/ü \"quoted\""];
@@ -22,8 +22,8 @@ async fn random_leases_get_what_the_memory_store_gives() {
     let mut random = Random(seed);
     let mut by_kind = 0;
     for _ in 0..6 {
-        let (bed, clock) = (Bed::new(), ManualClock::at_unix(NOW));
-        let (store, reference) = (at(&bed, &clock).await, MemoryStore::builder().clock(clock.clone()).build());
+        let (fixture, clock) = (Fixture::new(), ManualClock::at_unix(NOW));
+        let (store, reference) = (at(&fixture, &clock).await, MemoryStore::builder().clock(clock.clone()).build());
         let mut both = Both { store: &store, reference: &reference, leased: Vec::new() };
         // One kind has a backlog, so that others are far behind.
         for n in 0..500 {
@@ -61,8 +61,8 @@ async fn random_leases_get_what_the_memory_store_gives() {
 /// What waits since before a reboot is due, whatever kind is asked for.
 #[tokio::test]
 async fn kinds_of_another_boot_are_leased() {
-    let bed = Bed::new();
-    let (store, pool) = (bed.store().await, bed.pool().await);
+    let fixture = Fixture::new();
+    let (store, pool) = (fixture.store().await, fixture.pool().await);
     for n in 0..300 {
         accept(&store, &EventKey::new("/b", None, &n.to_string()), None, None).await;
     }
@@ -86,12 +86,12 @@ async fn kinds_of_another_boot_are_leased() {
 /// While a handler holds the write lock, too.
 #[tokio::test(flavor = "multi_thread")]
 async fn peeking_waits_for_no_lock() {
-    let bed = Bed::new();
-    let pool = bed.pool().await;
+    let fixture = Fixture::new();
+    let pool = fixture.pool().await;
     let store = SqliteStore::builder().lock_wait(Duration::ZERO).build(&pool).await.expect("a store");
     let key = EventKey::new("/a", None, "evt_1");
     accept(&store, &key, None, None).await;
-    let transaction = crate::bed::write_lock(&pool).await;
+    let transaction = crate::fixture::write_lock(&pool).await;
     let again = ClaimRequest::new(&key, ClaimToken::random(), LEASE);
     let known = tokio::time::timeout(PATIENCE, store.peek(&again)).await.expect("in time").expect("an answer");
     assert!(matches!(known, Some(tower_webhook::store::Claim::Accepted { .. })), "{known:?}");
@@ -149,7 +149,7 @@ async fn settle(inbox: &impl Queue, leased: &Leased, settling: Settling) -> Hold
     let hold = match settling {
         Settling::Release => inbox.release(&leased.key, leased.token).await,
         Settling::Retry(after) => inbox.retry(&leased.claim(LEASE), after, "flaky").await,
-        Settling::Complete => inbox.complete(&leased.claim(LEASE), &crate::bed::done()).await,
+        Settling::Complete => inbox.complete(&leased.claim(LEASE), &crate::fixture::done()).await,
     };
     hold.expect("an answer")
 }

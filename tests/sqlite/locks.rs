@@ -5,13 +5,13 @@ use std::time::{Duration, Instant};
 use sqlx::sqlite::{SqliteConnectOptions, SqlitePool};
 use tower_webhook::store::{Claim, ClaimToken, Hold, SqliteStore, Store, StoreErrorKind};
 
-use crate::bed::{Bed, PATIENCE, claim, done, is_fresh, key, write_lock};
 use crate::disks::cause;
+use crate::fixture::{Fixture, PATIENCE, claim, done, is_fresh, key, write_lock};
 
 #[tokio::test(flavor = "multi_thread")]
-async fn who_has_to_write_waits_and_who_only_reads_does_not() {
-    let bed = Bed::new();
-    let pool = bed.pool().await;
+async fn writers_wait_for_the_lock_and_readers_do_not() {
+    let fixture = Fixture::new();
+    let pool = fixture.pool().await;
     let store = SqliteStore::builder().lock_wait(Duration::from_millis(300)).build(&pool).await.expect("a store");
     let (completed, running, fresh) = (key("completed"), key("running"), key("fresh"));
     let (first, mine) = (claim(&completed), claim(&running));
@@ -52,8 +52,8 @@ async fn who_has_to_write_waits_and_who_only_reads_does_not() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn lock_that_is_given_up_in_time_is_not_noticed() {
-    let bed = Bed::new();
-    let pool = bed.pool().await;
+    let fixture = Fixture::new();
+    let pool = fixture.pool().await;
     let store = SqliteStore::builder().lock_wait(PATIENCE).build(&pool).await.expect("a store");
     let transaction = write_lock(&pool).await;
     let waiting = {
@@ -81,8 +81,8 @@ async fn database_in_memory_is_refused() {
 
 #[tokio::test]
 async fn pool_in_another_journal_mode_is_brought_into_wal() {
-    let bed = Bed::new();
-    let options = SqliteConnectOptions::new().filename(bed.path()).create_if_missing(true);
+    let fixture = Fixture::new();
+    let options = SqliteConnectOptions::new().filename(fixture.path()).create_if_missing(true);
     let pool = SqlitePool::connect_with(options).await.expect("a pool");
     let mode = async || sqlx::query_scalar::<_, String>("PRAGMA journal_mode").fetch_one(&pool).await.expect("a mode");
     assert_eq!(mode().await, "delete");

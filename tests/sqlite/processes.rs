@@ -9,7 +9,7 @@ use tokio::sync::Barrier;
 use tokio::task::JoinSet;
 use tower_webhook::store::{Claim, SqliteStore, Store};
 
-use crate::bed::{Bed, LEASE, PATIENCE, claim, done, is_fresh, key};
+use crate::fixture::{Fixture, LEASE, PATIENCE, claim, done, is_fresh, key};
 
 const ROLE: &str = "TOWER_WEBHOOK_TEST_ROLE";
 const FILE: &str = "TOWER_WEBHOOK_TEST_FILE";
@@ -75,7 +75,7 @@ async fn other_process() {
             }
         }
         "work" => work(&store).await,
-        role => crate::site::play(role, &file, &store).await,
+        role => crate::inbox_fixture::play(role, &file, &store).await,
     }
 }
 
@@ -116,8 +116,8 @@ async fn claim_together(stores: &[SqliteStore], round: usize) -> usize {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn two_stores_on_one_file_have_one_winner() {
-    let bed = Bed::new();
-    let open = async || SqliteStore::builder().lock_wait(PATIENCE).open(bed.path()).await.expect("a store");
+    let fixture = Fixture::new();
+    let open = async || SqliteStore::builder().lock_wait(PATIENCE).open(fixture.path()).await.expect("a store");
     let stores = [open().await, open().await];
     for round in 0..ROUNDS {
         assert_eq!(claim_together(&stores, round).await, 1, "round {round}");
@@ -126,8 +126,8 @@ async fn two_stores_on_one_file_have_one_winner() {
 
 #[test]
 fn two_processes_on_one_file_have_one_winner() {
-    let bed = Bed::new();
-    let mut processes = [(); 2].map(|()| Process::start("claim", &bed.path()));
+    let fixture = Fixture::new();
+    let mut processes = [(); 2].map(|()| Process::start("claim", &fixture.path()));
     for process in &mut processes {
         process.says("ready").expect("a process that is ready");
     }
@@ -143,10 +143,10 @@ fn two_processes_on_one_file_have_one_winner() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn many_stores_open_a_new_file_at_once() {
     for _ in 0..10 {
-        let bed = Bed::new();
+        let fixture = Fixture::new();
         let mut opening = JoinSet::new();
         for _ in 0..8 {
-            let path = bed.path();
+            let path = fixture.path();
             opening.spawn(async move { SqliteStore::builder().lock_wait(PATIENCE).open(path).await.expect("a store") });
         }
         let stores = opening.join_all().await;
@@ -157,8 +157,8 @@ async fn many_stores_open_a_new_file_at_once() {
 /// Rows 11 and 13.
 #[tokio::test(flavor = "multi_thread")]
 async fn killed_process_leaves_what_it_completed_and_frees_what_it_claimed() {
-    let bed = Bed::new();
-    let mut process = Process::start("work", &bed.path());
+    let fixture = Fixture::new();
+    let mut process = Process::start("work", &fixture.path());
     let mut completed = Vec::new();
     while completed.len() < 300 {
         completed.push(process.says("completed").expect("work"));
@@ -168,7 +168,7 @@ async fn killed_process_leaves_what_it_completed_and_frees_what_it_claimed() {
         completed.push(id);
     }
 
-    let (store, pool) = (bed.store().await, bed.pool().await);
+    let (store, pool) = (fixture.store().await, fixture.pool().await);
     for id in &completed {
         let seen = store.claim(&claim(&key(id))).await.expect("an answer");
         assert_eq!(seen, Claim::Completed { same_body: true }, "{id} was completed");

@@ -9,15 +9,15 @@ use tower_webhook::store::{
 };
 use tower_webhook::testing::ManualClock;
 
-use crate::bed::{Bed, DAY, LEASE, claim, done, is_fresh, key};
+use crate::fixture::{DAY, Fixture, LEASE, claim, done, is_fresh, key};
 
 const NOW: u64 = 1_700_000_000;
 
 #[tokio::test]
-async fn row_tells_the_story_of_its_event() {
-    let (bed, clock) = (Bed::new(), ManualClock::at_unix(NOW));
-    let store = SqliteStore::builder().clock(clock.clone()).open(bed.path()).await.expect("a store");
-    let (pool, key) = (bed.pool().await, key("evt_1"));
+async fn row_records_what_happens_to_its_event() {
+    let (fixture, clock) = (Fixture::new(), ManualClock::at_unix(NOW));
+    let store = SqliteStore::builder().clock(clock.clone()).open(fixture.path()).await.expect("a store");
+    let (pool, key) = (fixture.pool().await, key("evt_1"));
     let fingerprint = Fingerprint::from_u64(u64::MAX - 1);
     let request =
         |token| ClaimRequest::new(&key, token, LEASE).fingerprint(fingerprint).event_type(Some("invoice.paid"));
@@ -53,8 +53,8 @@ async fn row_tells_the_story_of_its_event() {
 
 #[tokio::test]
 async fn released_event_is_forgotten_after_a_day() {
-    let (bed, clock) = (Bed::new(), ManualClock::at_unix(NOW));
-    let store = SqliteStore::builder().clock(clock.clone()).open(bed.path()).await.expect("a store");
+    let (fixture, clock) = (Fixture::new(), ManualClock::at_unix(NOW));
+    let store = SqliteStore::builder().clock(clock.clone()).open(fixture.path()).await.expect("a store");
     let key = key("evt_1");
     let first = claim(&key);
     store.claim(&first).await.expect("an answer");
@@ -65,9 +65,9 @@ async fn released_event_is_forgotten_after_a_day() {
 
 #[tokio::test]
 async fn purge_takes_what_has_expired_and_leaves_what_lives() {
-    let (bed, clock) = (Bed::new(), ManualClock::at_unix(NOW));
-    let store = SqliteStore::builder().clock(clock.clone()).open(bed.path()).await.expect("a store");
-    let pool = bed.pool().await;
+    let (fixture, clock) = (Fixture::new(), ManualClock::at_unix(NOW));
+    let store = SqliteStore::builder().clock(clock.clone()).open(fixture.path()).await.expect("a store");
+    let pool = fixture.pool().await;
     let brief = Completion::succeeded("200 OK", Duration::from_secs(60));
     for n in 0..600 {
         let (key, completion) = (key(&n.to_string()), if n % 6 == 0 { done() } else { brief });
@@ -96,9 +96,9 @@ async fn purge_takes_what_has_expired_and_leaves_what_lives() {
 
 #[tokio::test]
 async fn traffic_purges() {
-    let (bed, clock) = (Bed::new(), ManualClock::at_unix(NOW));
-    let store = SqliteStore::builder().clock(clock.clone()).open(bed.path()).await.expect("a store");
-    let pool = bed.pool().await;
+    let (fixture, clock) = (Fixture::new(), ManualClock::at_unix(NOW));
+    let store = SqliteStore::builder().clock(clock.clone()).open(fixture.path()).await.expect("a store");
+    let pool = fixture.pool().await;
     for n in 0..600 {
         let key = key(&n.to_string());
         let claim = claim(&key);
@@ -116,10 +116,10 @@ async fn traffic_purges() {
 
 #[tokio::test]
 async fn odd_table_names_are_quoted() {
-    let bed = Bed::new();
-    let pool = bed.pool().await;
+    let fixture = Fixture::new();
+    let pool = fixture.pool().await;
     for name in ["select", "two words", "x\"; DROP TABLE y; --", "Événements", "a'b", "1", "%s"] {
-        let store = SqliteStore::builder().table(name).expect("a name").open(bed.path()).await.expect("a store");
+        let store = SqliteStore::builder().table(name).expect("a name").open(fixture.path()).await.expect("a store");
         let (key, other) = (key("evt_1"), key("evt_2"));
         let (mine, enlisted) = (claim(&key), claim(&other));
         for claim in [&mine, &enlisted] {
@@ -141,11 +141,11 @@ async fn odd_table_names_are_quoted() {
 #[tokio::test]
 async fn printed_schema_is_all_that_the_store_needs() {
     let printed = {
-        let bed = Bed::new();
-        bed.store().await.schema_sql().to_owned()
+        let fixture = Fixture::new();
+        fixture.store().await.schema_sql().to_owned()
     };
-    let bed = Bed::new();
-    let pool = bed.pool().await;
+    let fixture = Fixture::new();
+    let pool = fixture.pool().await;
     sqlx::raw_sql(AssertSqlSafe(printed)).execute(&pool).await.expect("a migration");
     let before: i64 = sqlx::query_scalar("PRAGMA schema_version").fetch_one(&pool).await.expect("a version");
     let store = SqliteStore::new(&pool).await.expect("a store");
@@ -156,8 +156,8 @@ async fn printed_schema_is_all_that_the_store_needs() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn unreadable_row_fails_alone() {
-    let bed = Bed::new();
-    let (store, pool) = (bed.store().await, bed.pool().await);
+    let fixture = Fixture::new();
+    let (store, pool) = (fixture.store().await, fixture.pool().await);
     let keys: Vec<_> = (0..32).map(|n| key(&n.to_string())).collect();
     for key in &keys {
         store.claim(&claim(key)).await.expect("an answer");

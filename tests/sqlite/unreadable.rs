@@ -3,8 +3,8 @@
 use sqlx::SqlitePool;
 use tower_webhook::queue::{EventState, Filter, KindLimits, LeaseRequest, Order, Page, Queue};
 
-use crate::bed::{Bed, LEASE};
-use crate::desk::{accept, accept_in, lease};
+use crate::fixture::{Fixture, LEASE};
+use crate::queue::{accept, accept_in, lease};
 use crate::support::logs::Logs;
 
 /// Text that is none, a number that does not fit, a key that is none.
@@ -24,8 +24,8 @@ async fn damage(pool: &SqlitePool, key: &str, damage: &str) {
 #[tokio::test]
 async fn unreadable_event_is_reported_and_buried_and_others_are_leased() {
     let (logs, _guard) = Logs::capture();
-    let bed = Bed::new();
-    let (store, pool) = (bed.store().await, bed.pool().await);
+    let fixture = Fixture::new();
+    let (store, pool) = (fixture.store().await, fixture.pool().await);
     for (n, how) in DAMAGES.into_iter().enumerate() {
         let bad = accept(&store, &format!("bad {n}")).await;
         damage(&pool, bad.as_str(), how).await;
@@ -47,32 +47,32 @@ async fn unreadable_event_is_reported_and_buried_and_others_are_leased() {
 /// A worker that asks for one at a time gets one, and does not take the inbox for empty.
 #[tokio::test]
 async fn lease_of_one_passes_unreadable_events() {
-    let bed = Bed::new();
-    let (store, pool) = (bed.store().await, bed.pool().await);
+    let fixture = Fixture::new();
+    let (store, pool) = (fixture.store().await, fixture.pool().await);
     for (n, how) in DAMAGES.into_iter().enumerate() {
         let bad = accept(&store, &format!("bad {n}")).await;
         damage(&pool, bad.as_str(), how).await;
     }
     accept(&store, "good").await;
-    assert_eq!(crate::desk::lease_one(&store).await.key.id(), "good");
+    assert_eq!(crate::queue::lease_one(&store).await.key.id(), "good");
 }
 
 /// Those behind it would wait for ever.
 #[tokio::test]
-async fn unreadable_event_does_not_hold_its_line_up() {
-    let bed = Bed::new();
-    let (store, pool) = (bed.store().await, bed.pool().await);
+async fn unreadable_event_does_not_stall_its_order() {
+    let fixture = Fixture::new();
+    let (store, pool) = (fixture.store().await, fixture.pool().await);
     let first = accept_in(&store, "first", Some(Order::of("account"))).await;
     accept_in(&store, "second", Some(Order::of("account"))).await;
     damage(&pool, first.as_str(), DAMAGES[0]).await;
-    assert_eq!(crate::desk::lease_one(&store).await.key.id(), "second");
+    assert_eq!(crate::queue::lease_one(&store).await.key.id(), "second");
 }
 
 /// Whether it is met among the first, or on the way from kind to kind.
 #[tokio::test]
-async fn unreadable_event_is_in_no_ones_way_to_another_kind() {
-    let bed = Bed::new();
-    let (store, pool) = (bed.store().await, bed.pool().await);
+async fn unreadable_event_does_not_block_other_kinds() {
+    let fixture = Fixture::new();
+    let (store, pool) = (fixture.store().await, fixture.pool().await);
     let bad = accept(&store, "bad").await;
     damage(&pool, bad.as_str(), "endpoint = CAST(x'ff' AS TEXT), event_type = CAST(x'ff' AS TEXT)").await;
     for n in 0..300 {

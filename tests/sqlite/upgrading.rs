@@ -5,8 +5,8 @@ use tower_webhook::queue::{EventState, Filter, Page, Queue};
 use tower_webhook::store::{Claim, Hold, SqliteStore, Store};
 use tower_webhook::{EventKey, Worker};
 
-use crate::bed::{Bed, LEASE, claim, is_fresh, key};
-use crate::desk::{accept, lease, lease_one};
+use crate::fixture::{Fixture, LEASE, claim, is_fresh, key};
+use crate::queue::{accept, lease, lease_one};
 
 const FIRST_SCHEMA: &str = include_str!("../data/sqlite_schema_0_1.sql");
 
@@ -28,8 +28,8 @@ const EVENTS: &str = "
     ('9.0:/webhooks//claimed', NULL, 'running', randomblob(16), 'old', 200, 1700000000000, NULL, 1, NULL,
         0, 9000000000000, 5, NULL, NULL, NULL, NULL, NULL, NULL)";
 
-async fn old_file(bed: &Bed) -> SqlitePool {
-    let pool = bed.pool().await;
+async fn old_file(fixture: &Fixture) -> SqlitePool {
+    let pool = fixture.pool().await;
     sqlx::raw_sql("PRAGMA journal_mode = WAL; PRAGMA user_version = 7").execute(&pool).await.expect("an application");
     sqlx::raw_sql(FIRST_SCHEMA).execute(&pool).await.expect("the tables of then");
     sqlx::raw_sql(EVENTS).execute(&pool).await.expect("events");
@@ -38,9 +38,9 @@ async fn old_file(bed: &Bed) -> SqlitePool {
 
 #[tokio::test]
 async fn file_of_an_earlier_release_is_brought_up_to_date_and_goes_on() {
-    let bed = Bed::new();
-    let pool = old_file(&bed).await;
-    let store = SqliteStore::builder().keep_completed_bodies(LEASE).open(bed.path()).await.expect("a store");
+    let fixture = Fixture::new();
+    let pool = old_file(&fixture).await;
+    let store = SqliteStore::builder().keep_completed_bodies(LEASE).open(fixture.path()).await.expect("a store");
     let version: i64 = sqlx::query_scalar("PRAGMA user_version").fetch_one(&pool).await.expect("a number");
     assert_eq!(version, 7, "the application's own");
     assert_eq!(store.list(&Filter::all(), &Page::first(9)).await.expect("an answer").len(), 4);
@@ -75,12 +75,12 @@ async fn file_of_an_earlier_release_is_brought_up_to_date_and_goes_on() {
 /// Two processes of the new release, and one of the old.
 #[tokio::test(flavor = "multi_thread")]
 async fn many_stores_bring_one_file_up_to_date_at_once() {
-    let bed = Bed::new();
-    let pool = old_file(&bed).await;
+    let fixture = Fixture::new();
+    let pool = old_file(&fixture).await;
     let opening = (0..8).map(|_| {
-        let path = bed.path();
+        let path = fixture.path();
         tokio::spawn(async move {
-            let builder = SqliteStore::builder().lock_wait(crate::bed::PATIENCE);
+            let builder = SqliteStore::builder().lock_wait(crate::fixture::PATIENCE);
             builder.open(path).await.expect("a store")
         })
     });
@@ -93,7 +93,7 @@ async fn many_stores_bring_one_file_up_to_date_at_once() {
         endpoint, due_at) VALUES ('9.0:/webhooks//theirs', 'accepted', randomblob(16), 'old', 0, 0, 0, 9223372036854775807, 1, 9, 9, \
         '/webhooks', 5)";
     sqlx::raw_sql(inserted).execute(&pool).await.expect("an event of theirs");
-    let store = bed.store().await;
+    let store = fixture.store().await;
     let ids: Vec<_> = lease(&store, 9).await.into_iter().map(|leased| leased.key.id().to_owned()).collect();
     assert!(ids.contains(&"theirs".to_owned()), "{ids:?}");
 }
@@ -101,9 +101,9 @@ async fn many_stores_bring_one_file_up_to_date_at_once() {
 /// Heads that no layer wrote, so that only the states are of interest.
 #[tokio::test]
 async fn worker_drains_a_file_of_an_earlier_release() {
-    let bed = Bed::new();
-    old_file(&bed).await;
-    let store = bed.store().await;
+    let fixture = Fixture::new();
+    old_file(&fixture).await;
+    let store = fixture.store().await;
     let worker = Worker::new(store.clone(), axum::Router::new());
     assert_eq!(worker.run_until_idle().await, 2);
     let counts = store.counts().await.expect("an answer");

@@ -1,6 +1,5 @@
 //! A receiver on any store, and books to check the invariants with.
 
-use std::future::Future;
 use std::time::{Duration, Instant};
 
 use axum::Router;
@@ -12,14 +11,12 @@ use tower::ServiceExt;
 use tower_webhook::rejection::RejectionKind;
 use tower_webhook::store::IntoStore;
 use tower_webhook::testing::{ManualClock, TestSender};
-use tower_webhook::{EventKey, WebhookEvent, WebhookLayer};
+use tower_webhook::{WebhookEvent, WebhookLayer};
 
 use super::checker::Ledger;
-use super::rig::Handler;
-use super::{Answer, NOW, scheme};
-
-/// Longer than anything takes; what never comes fails the test then.
-pub const PATIENCE: Duration = Duration::from_secs(60);
+use super::handler::Handler;
+use super::wait::{PATIENCE, eventually};
+use super::{Answer, NOW, key, scheme};
 
 /// A receiver at `/webhooks`. Its handler does what the test tells it, and its effects go into the ledger.
 #[derive(Clone)]
@@ -38,14 +35,13 @@ impl<S: IntoStore + Clone + Send + Sync + 'static> Audited<S> {
     /// With everything as it is by default, except that duplicates are told at once that the first still runs. `ledger` may be
     /// shared with another receiver.
     pub fn over(store: S, ledger: Ledger) -> Self {
-        Self::configured(store, ledger, |layer| layer)
+        Self::configured(store, ledger, |layer| layer.in_flight_wait(Duration::ZERO))
     }
 
-    /// As [`Audited::over`], with another configuration.
+    /// With this configuration, and everything else as it is by default.
     pub fn configured(store: S, ledger: Ledger, configure: impl FnOnce(WebhookLayer) -> WebhookLayer) -> Self {
         let clock = ManualClock::at_unix(NOW);
-        let layer = WebhookLayer::new(scheme(), store.clone()).clock(clock.clone()).in_flight_wait(Duration::ZERO);
-        let layer = configure(layer);
+        let layer = configure(WebhookLayer::new(scheme(), store.clone()).clock(clock.clone()));
         let (handler, books) = (Handler::new(), ledger.clone());
         let acting = handler.clone();
         let act = move |event: WebhookEvent| async move {
@@ -95,20 +91,7 @@ impl<S: IntoStore + Clone + Send + Sync + 'static> Audited<S> {
     }
 }
 
-pub fn key(id: &str) -> EventKey {
-    EventKey::new("/webhooks", None, id)
-}
-
 pub fn assert_unavailable(answer: &Answer) {
     assert_eq!((answer.status, answer.retry_after()), (StatusCode::SERVICE_UNAVAILABLE, Some("5")), "{answer:?}");
     assert_eq!(answer.rejection(), Some(RejectionKind::StoreUnavailable));
-}
-
-/// Waits for a condition; the machine may be busy, so for long.
-pub async fn eventually<F: Future<Output = bool>>(what: &str, condition: impl Fn() -> F) {
-    let begun = Instant::now();
-    while !condition().await {
-        assert!(begun.elapsed() < PATIENCE, "never came: {what}");
-        tokio::time::sleep(Duration::from_millis(10)).await;
-    }
 }

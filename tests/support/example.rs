@@ -3,7 +3,6 @@
 use std::path::PathBuf;
 
 /// They are built beside the tests.
-#[allow(unreachable_pub, reason = "some test binaries include this file alone")]
 pub fn example(name: &str) -> PathBuf {
     let test = std::env::current_exe().expect("this test's own path");
     let target = test.parent().and_then(|deps| deps.parent()).expect("target/<profile>/deps");

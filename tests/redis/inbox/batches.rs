@@ -6,10 +6,10 @@ use tokio::task::JoinSet;
 use tower_webhook::queue::{Filter, Queue, StoredRequest};
 use tower_webhook::store::{Claim, ClaimRequest, ClaimToken, RedisStore, StoreErrorKind};
 
-use super::site::{LEASE, PREFIX, accept, lease, listed, now, store_on};
-use crate::harness::pool_of;
+use super::fixture::{LEASE, PREFIX, accept, lease, listed, now, store_on};
+use crate::fixture::pool_of;
 use crate::receiver::{eventually, key};
-use crate::support::redis_server::RedisServer;
+use crate::support::servers::redis::RedisServer;
 
 /// How many scripts the server has run.
 fn scripts(server: &RedisServer) -> usize {
@@ -64,7 +64,7 @@ async fn events_that_come_together_take_few_scripts_and_each_id_is_accepted_once
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn value_that_is_no_record_is_in_nobody_elses_way() {
+async fn value_that_is_no_record_does_not_block_other_events() {
     let server = RedisServer::start();
     let store = store_on(&server);
     server.command(&["HSET", &format!("{PREFIX}{}", key("13")), "no", "record"]);

@@ -4,20 +4,20 @@ use std::time::Duration;
 
 use tower_webhook::testing::conformance;
 
-use crate::harness::{Shifting, cluster_pool, pool};
-use crate::support::redis_server::{RedisCluster, RedisServer};
+use crate::fixture::{Fixture, cluster_pool, pool};
+use crate::support::servers::redis::{RedisCluster, RedisServer};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn inbox_on_one_server_conforms() {
     let servers = [RedisServer::start()];
-    conformance::queue::run(&Shifting::new(pool(&servers[0]), &servers, "inbox").await).await;
+    conformance::queue::run(&Fixture::new(pool(&servers[0]), &servers, "inbox").await).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn completed_bodies_end_before_their_records() {
     let servers = [RedisServer::start()];
     for kept in [Duration::from_secs(60), Duration::ZERO] {
-        let harness = Shifting::new(pool(&servers[0]), &servers, "bodies").await.keeping_bodies(kept);
+        let harness = Fixture::new(pool(&servers[0]), &servers, "bodies").await.keeping_bodies(kept);
         conformance::queue::bodies::run(&harness, kept).await;
     }
 }
@@ -26,7 +26,7 @@ async fn completed_bodies_end_before_their_records() {
 #[tokio::test(flavor = "multi_thread")]
 async fn inbox_on_a_cluster_conforms_under_a_hash_tag() {
     let cluster = RedisCluster::start();
-    let harness = Shifting::new(cluster_pool(&cluster), &cluster.nodes[..3], "{inbox}").await;
+    let harness = Fixture::new(cluster_pool(&cluster), &cluster.nodes[..3], "{inbox}").await;
     conformance::queue::run(&harness).await;
     conformance::run(&harness).await;
 }

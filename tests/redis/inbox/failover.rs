@@ -6,10 +6,10 @@ use std::time::Duration;
 use tower_webhook::queue::{LeaseRequest, Queue};
 use tower_webhook::store::{Claim, Completion, Hold, RedisStore, Store, StoreError};
 
-use super::site::{LEASE, PREFIX, RETENTION, accept, accept_all, ids, lease};
+use super::fixture::{LEASE, PREFIX, RETENTION, accept, accept_all, ids, lease};
 use crate::receiver::{eventually, key};
 use crate::sentinel;
-use crate::support::redis_server::RedisServer;
+use crate::support::servers::redis::RedisServer;
 
 #[tokio::test(flavor = "multi_thread")]
 async fn accepted_events_outlive_their_primary_and_completed_ones_stay_so() {

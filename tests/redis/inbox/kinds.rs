@@ -4,8 +4,8 @@ use tower_webhook::EventKey;
 use tower_webhook::queue::{Filter, KindLimits, LeaseRequest, Leased, Queue};
 use tower_webhook::store::{ClaimRequest, ClaimToken, Hold, RedisStore, Store};
 
-use super::site::{LEASE, PREFIX, accept, accept_all, ids, lease, parcel, store_on};
-use crate::support::redis_server::RedisServer;
+use super::fixture::{LEASE, PREFIX, accept, accept_all, ids, lease, parcel, store_on};
+use crate::support::servers::redis::RedisServer;
 
 async fn lease_but(store: &RedisStore, limit: usize, types: &[Box<str>]) -> Vec<Leased> {
     let mut request = LeaseRequest::new(limit, LEASE);

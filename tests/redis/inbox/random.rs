@@ -7,10 +7,10 @@ use tower_webhook::EventKey;
 use tower_webhook::queue::{EventState, Filter, KindLimits, LeaseRequest, Leased, Order, Queue};
 use tower_webhook::store::{Claim, ClaimRequest, ClaimToken, Completion, Hold, RedisStore, Store};
 
-use super::site::{LEASE, PREFIX, RETENTION, listed, parcel, store_on};
-use crate::harness::pool_of;
+use super::fixture::{LEASE, PREFIX, RETENTION, listed, parcel, store_on};
+use crate::fixture::pool_of;
 use crate::receiver::eventually;
-use crate::support::redis_server::RedisServer;
+use crate::support::servers::redis::RedisServer;
 
 /// SplitMix64.
 struct Random(u64);

@@ -6,10 +6,12 @@ use tower_webhook::queue::{Filter, LeaseRequest, Queue, QueueCounts, StoredReque
 use tower_webhook::store::{Claim, ClaimRequest, ClaimToken, Completion, Hold, RedisStore, Store};
 use tower_webhook::testing::conformance::Harness;
 
-use super::site::{LEASE, PREFIX, RETENTION, accept_all, accept_ordered, ids, lease, listed, now, run_all, store_on};
-use crate::harness::{Shifting, pool, pool_of};
+use super::fixture::{
+    LEASE, PREFIX, RETENTION, accept_all, accept_ordered, ids, lease, listed, now, run_all, store_on,
+};
+use crate::fixture::{Fixture, pool, pool_of};
 use crate::receiver::{eventually, key};
-use crate::support::redis_server::RedisServer;
+use crate::support::servers::redis::RedisServer;
 
 fn record(id: &str) -> String {
     format!("{PREFIX}{}", key(id))
@@ -28,7 +30,7 @@ async fn failed_lease_loses_nothing() {
         accept_all(&strong, ["back".to_owned(), "lapsed".to_owned()]).await;
         let first = lease(&strong, 2).await;
         assert_eq!(strong.release(&first[0].key, first[0].token).await.expect("an answer"), Hold::Held);
-        let clock = Shifting::new(pool(&server), std::slice::from_ref(&server), "inbox").await;
+        let clock = Fixture::new(pool(&server), std::slice::from_ref(&server), "inbox").await;
         clock.pass(LEASE * 2).await;
         accept_all(&strong, ["1".to_owned()]).await;
         for id in ["a", "b", "c"] {
@@ -102,7 +104,7 @@ async fn event_without_its_record_is_run_wherever_it_is() {
         store.counts().await.expect("an answer").running == 2
     })
     .await;
-    let clock = Shifting::new(pool(&server), std::slice::from_ref(&server), "inbox").await;
+    let clock = Fixture::new(pool(&server), std::slice::from_ref(&server), "inbox").await;
     clock.pass(LEASE * 2).await;
     all = run_all(&store).await;
     all.sort_unstable();
@@ -122,7 +124,7 @@ async fn event_whose_record_is_deleted_while_it_runs_is_run_again_whatever_its_w
     for id in VERBS {
         assert_eq!(server.command(&["DEL", &record(id)]), "1\n");
     }
-    let clock = Shifting::new(pool(&server), std::slice::from_ref(&server), "inbox").await;
+    let clock = Fixture::new(pool(&server), std::slice::from_ref(&server), "inbox").await;
     clock.pass(LEASE / 3).await;
     let mut holds = Vec::new();
     for leased in &leased {
@@ -159,7 +161,7 @@ async fn event_without_its_record_is_not_settled_by_an_earlier_token() {
     let store = store_on(&server);
     accept_all(&store, ["1".to_owned()]).await;
     let earlier = lease(&store, 1).await.remove(0);
-    let clock = Shifting::new(pool(&server), std::slice::from_ref(&server), "inbox").await;
+    let clock = Fixture::new(pool(&server), std::slice::from_ref(&server), "inbox").await;
     clock.pass(LEASE * 2).await;
     let later = lease(&store, 1).await.remove(0);
     assert_eq!(later.attempt, 2);
@@ -180,7 +182,7 @@ async fn event_without_its_record_that_waits_again_is_kept_while_its_worker_clai
     accept_all(&store, ["1".to_owned()]).await;
     let leased = lease(&store, 1).await.remove(0);
     server.command(&["DEL", &record("1")]);
-    let clock = Shifting::new(pool(&server), std::slice::from_ref(&server), "inbox").await;
+    let clock = Fixture::new(pool(&server), std::slice::from_ref(&server), "inbox").await;
     clock.pass(LEASE * 2).await;
     let others = ["others".into()];
     let mut request = LeaseRequest::new(9, LEASE);
@@ -201,7 +203,7 @@ async fn event_without_its_record_that_waits_again_is_kept_while_its_worker_clai
 async fn event_is_kept_while_a_receiver_claims_it_and_run_unless_that_completes_it() {
     let server = RedisServer::start();
     let store = store_on(&server);
-    let clock = Shifting::new(pool(&server), std::slice::from_ref(&server), "inbox").await;
+    let clock = Fixture::new(pool(&server), std::slice::from_ref(&server), "inbox").await;
     for (completes, expected) in [(false, &["1", "2"][..]), (true, &["2"])] {
         accept_all(&store, ["1".to_owned()]).await;
         server.command(&["DEL", &record("1")]);
@@ -254,7 +256,7 @@ async fn running_events_that_are_listed_nowhere_run_again_after_a_while() {
         store.counts().await.expect("an answer").running == 2
     })
     .await;
-    let clock = Shifting::new(pool(&server), std::slice::from_ref(&server), "inbox").await;
+    let clock = Fixture::new(pool(&server), std::slice::from_ref(&server), "inbox").await;
     clock.pass(LEASE + Duration::from_secs(1)).await;
     let mut rest = run_all(&store).await;
     rest.sort_unstable();
@@ -263,7 +265,7 @@ async fn running_events_that_are_listed_nowhere_run_again_after_a_while() {
 
 /// An operator took it out: whoever had it has not completed it.
 #[tokio::test(flavor = "multi_thread")]
-async fn discarded_event_is_lost_to_whoever_had_it() {
+async fn discarded_event_is_lost_to_its_worker() {
     let server = RedisServer::start();
     let store = store_on(&server);
     accept_all(&store, ["1".to_owned()]).await;
@@ -329,7 +331,7 @@ async fn failed_verb_on_an_event_loses_nothing() {
         let url = format!("redis://weak:pw@{}/", server.address());
         let weak = RedisStore::builder(pool_of(&url)).prefix(PREFIX).build();
         let (strong, clock) =
-            (store_on(&server), Shifting::new(pool(&server), std::slice::from_ref(&server), "inbox").await);
+            (store_on(&server), Fixture::new(pool(&server), std::slice::from_ref(&server), "inbox").await);
         accept_all(&strong, ["back".to_owned(), "dead".to_owned(), "lapsed".to_owned()]).await;
         let leased = lease(&strong, 3).await;
         assert_eq!(strong.bury(&leased[1].claim(LEASE), "hopeless").await.expect("an answer"), Hold::Held);

@@ -5,26 +5,26 @@ use std::time::Duration;
 use tower_webhook::queue::Queue;
 use tower_webhook::store::{Hold, Store};
 
-use super::site::{LEASE, Site, accept_all, lease, store_on};
+use super::fixture::{InboxFixture, LEASE, accept_all, lease, store_on};
 use crate::receiver::eventually;
-use crate::support::redis_server::RedisServer;
+use crate::support::servers::redis::RedisServer;
 
 /// Only the stream can tell it: the worker would look again in an hour.
 #[tokio::test(flavor = "multi_thread")]
 async fn idle_worker_is_woken_by_another_process() {
     let server = RedisServer::start();
-    let (site, elsewhere) = (Site::on(&server), Site::on(&server));
-    let worker = site.worker().poll_every(Duration::from_secs(3600)).expect("an interval");
+    let (inbox, elsewhere) = (InboxFixture::on(&server), InboxFixture::on(&server));
+    let worker = inbox.worker().poll_every(Duration::from_secs(3600)).expect("an interval");
     let working = tokio::spawn(worker.run(std::future::pending()));
     for n in 1..=5 {
         server.wait_until(&["INFO", "clients"], "blocked_clients:1");
         elsewhere.deliver(&n.to_string()).await;
-        site.handler.started(n).await;
+        inbox.handler.started(n).await;
     }
     // Its connection breaks, and it listens again.
     server.command(&["CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes"]);
     elsewhere.deliver("6").await;
-    site.handler.started(6).await;
+    inbox.handler.started(6).await;
     working.abort();
 }
 

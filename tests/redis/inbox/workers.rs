@@ -7,20 +7,20 @@ use tower_webhook::Outcome;
 use tower_webhook::queue::{EventState, Filter, LAPSED, Queue};
 use tower_webhook::testing::conformance::Harness;
 
-use super::site::{LEASE, Site, accept_all, body, ids, lease, store_on};
-use crate::harness::{Shifting, pool};
+use super::fixture::{InboxFixture, LEASE, accept_all, body, ids, lease, store_on};
+use crate::fixture::{Fixture, pool};
 use crate::receiver::{eventually, key};
-use crate::support::redis_server::RedisServer;
+use crate::support::servers::redis::RedisServer;
 
-async fn clock_of(server: &RedisServer) -> Shifting {
-    Shifting::new(pool(server), std::slice::from_ref(server), "inbox").await
+async fn clock_of(server: &RedisServer) -> Fixture {
+    Fixture::new(pool(server), std::slice::from_ref(server), "inbox").await
 }
 
 /// A runtime that ends takes everything with it: nothing is released, nothing is renewed.
 #[tokio::test(flavor = "multi_thread")]
 async fn row_37_event_of_a_killed_worker_is_run_by_another() {
     let server = RedisServer::start();
-    let (doomed, heir) = (Site::on(&server), Site::on(&server));
+    let (doomed, heir) = (InboxFixture::on(&server), InboxFixture::on(&server));
     let answer = heir.deliver("evt_1").await;
     assert_eq!((answer.status, answer.outcome), (StatusCode::OK, Some(Outcome::Accepted)));
     doomed.handler.hold();
@@ -44,7 +44,7 @@ async fn row_37_event_of_a_killed_worker_is_run_by_another() {
 #[tokio::test(flavor = "multi_thread")]
 async fn worker_that_stood_still_past_its_lease_is_fenced() {
     let server = RedisServer::start();
-    let (zombie, heir) = (Site::on(&server), Site::on(&server));
+    let (zombie, heir) = (InboxFixture::on(&server), InboxFixture::on(&server));
     heir.deliver("evt_1").await;
     zombie.handler.hold();
     zombie.handler.answers(500);
@@ -66,56 +66,56 @@ async fn worker_that_stood_still_past_its_lease_is_fenced() {
 #[tokio::test(flavor = "multi_thread")]
 async fn row_38_event_that_always_fails_is_a_dead_letter_with_its_bytes() {
     let server = RedisServer::start();
-    let site = Site::on(&server);
-    site.handler.answers(500);
-    site.deliver("evt_1").await;
+    let inbox = InboxFixture::on(&server);
+    inbox.handler.answers(500);
+    inbox.deliver("evt_1").await;
     // At once, though the pauses are random: a retry is due when its pause is over.
-    assert_eq!(site.worker().run_until_idle().await, 3);
-    let kept = site.kept("evt_1").await;
+    assert_eq!(inbox.worker().run_until_idle().await, 3);
+    let kept = inbox.kept("evt_1").await;
     assert_eq!((kept.state, kept.attempts, kept.failures.len()), (EventState::Dead, 3, 3));
     assert_eq!(kept.request.expect("a parcel").body, body("evt_1"));
-    assert_eq!(site.deliver("evt_1").await.outcome, Some(Outcome::Duplicate), "the sender need not come again");
-    site.handler.answers(200);
-    site.deliver("evt_2").await;
-    assert_eq!(site.worker().run_until_idle().await, 1, "it holds up nobody");
+    assert_eq!(inbox.deliver("evt_1").await.outcome, Some(Outcome::Duplicate), "the sender need not come again");
+    inbox.handler.answers(200);
+    inbox.deliver("evt_2").await;
+    assert_eq!(inbox.worker().run_until_idle().await, 1, "it holds up nobody");
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn row_39_double_click_is_one_requeue_and_a_completed_event_is_not_replayed() {
     let server = RedisServer::start();
-    let site = Site::on(&server);
-    site.handler.answers(500);
-    site.deliver("evt_1").await;
-    site.worker().run_until_idle().await;
+    let inbox = InboxFixture::on(&server);
+    inbox.handler.answers(500);
+    inbox.deliver("evt_1").await;
+    inbox.worker().run_until_idle().await;
     let dead = Filter::all().state(EventState::Dead);
-    let (one, other) = tokio::join!(site.store.requeue(&dead, false), site.store.requeue(&dead, false));
+    let (one, other) = tokio::join!(inbox.store.requeue(&dead, false), inbox.store.requeue(&dead, false));
     assert_eq!(one.expect("an answer").events + other.expect("an answer").events, 1);
-    site.handler.answers(200);
-    assert_eq!(site.worker().run_until_idle().await, 1);
+    inbox.handler.answers(200);
+    assert_eq!(inbox.worker().run_until_idle().await, 1);
     for filter in [Filter::all(), Filter::one(key("evt_1")), dead] {
-        assert_eq!(site.store.requeue(&filter, false).await.expect("an answer").events, 0, "it was done");
+        assert_eq!(inbox.store.requeue(&filter, false).await.expect("an answer").events, 0, "it was done");
     }
-    assert_eq!(site.worker().run_until_idle().await, 0);
-    assert_eq!(site.store.requeue(&Filter::one(key("evt_1")), true).await.expect("an answer").events, 1);
-    assert_eq!(site.worker().run_until_idle().await, 1);
-    assert_eq!(site.handler.runs(), 5);
+    assert_eq!(inbox.worker().run_until_idle().await, 0);
+    assert_eq!(inbox.store.requeue(&Filter::one(key("evt_1")), true).await.expect("an answer").events, 1);
+    assert_eq!(inbox.worker().run_until_idle().await, 1);
+    assert_eq!(inbox.handler.runs(), 5);
 }
 
 /// A worker that is told to stop gives back what it has not done.
 #[tokio::test(flavor = "multi_thread")]
 async fn worker_that_shuts_down_puts_its_event_back() {
     let server = RedisServer::start();
-    let site = Site::on(&server);
-    site.deliver("evt_1").await;
-    site.handler.hold();
+    let inbox = InboxFixture::on(&server);
+    inbox.deliver("evt_1").await;
+    inbox.handler.hold();
     let (stop, stopped) = tokio::sync::oneshot::channel::<()>();
-    let worker = site.worker().grace(std::time::Duration::ZERO);
+    let worker = inbox.worker().grace(std::time::Duration::ZERO);
     let working = tokio::spawn(worker.run(async { drop(stopped.await) }));
-    site.handler.started(1).await;
+    inbox.handler.started(1).await;
     stop.send(()).expect("a worker");
     working.await.expect("no panic");
-    eventually("it waits again", async || site.state("evt_1").await == EventState::Waiting).await;
-    assert_eq!(site.kept("evt_1").await.attempts, 0, "that was no attempt");
+    eventually("it waits again", async || inbox.state("evt_1").await == EventState::Waiting).await;
+    assert_eq!(inbox.kept("evt_1").await.attempts, 0, "that was no attempt");
 }
 
 #[tokio::test(flavor = "multi_thread")]

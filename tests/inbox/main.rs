@@ -1,0 +1,14 @@
+//! The inbox and its worker, on the memory store: what the sender sees, what the handler gets, what becomes of failures.
+
+#[path = "../support/mod.rs"]
+mod support;
+
+mod accepting;
+mod conformance;
+mod failing;
+mod fixture;
+mod limits;
+mod ordering;
+mod outages;
+mod rolling;
+mod running;

@@ -1,0 +1,12 @@
+//! Receivers in processes of their own, on real stores, killed and stopped with real signals.
+
+#[path = "../support/mod.rs"]
+mod support;
+
+mod backend;
+mod inbox;
+mod instances;
+mod killed;
+mod ledger;
+mod pooled;
+mod zombies;

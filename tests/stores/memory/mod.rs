@@ -1,0 +1,5 @@
+//! The memory store.
+
+mod claims;
+mod fixture;
+mod inbox;

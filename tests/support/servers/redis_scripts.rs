@@ -1,0 +1,192 @@
+//! What the scripts of the inbox do on a server: how many commands each of them calls, and how many bytes pass through it. The server
+//! tells by `MONITOR`, which names every command that a script calls behind the script itself.
+
+use std::collections::BTreeMap;
+use std::io::{BufRead, BufReader, Write};
+use std::net::TcpStream;
+use std::time::Duration;
+
+use super::redis::RedisServer;
+
+macro_rules! lua {
+    ($name:literal) => {
+        ($name, include_str!(concat!("../../../src/store/redis/inbox/lua/", $name, ".lua")))
+    };
+}
+
+/// The scripts, by the file that each of them ends with.
+const SCRIPTS: [(&str, &str); 16] = [
+    lua!("accept"),
+    lua!("browse"),
+    lua!("bury"),
+    lua!("complete"),
+    lua!("counts"),
+    lua!("discard"),
+    lua!("forget"),
+    lua!("get"),
+    lua!("lease"),
+    lua!("purge"),
+    lua!("put_back"),
+    lua!("renew"),
+    lua!("requeue"),
+    lua!("strays"),
+    lua!("sweep"),
+    lua!("waiting"),
+];
+
+/// How long the server may take to tell.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// The names of scripts, by the digests that the server knows them by.
+pub struct Names(BTreeMap<String, &'static str>);
+
+impl Names {
+    /// Loads every script into the server, with each of the shared parts that it may need: one of these texts is what the store calls.
+    pub fn load(server: &RedisServer) -> Self {
+        let [(_, events), (_, common), (_, moving), (_, right), (_, queue)] =
+            [lua!("events"), lua!("common"), lua!("moving"), lua!("right"), lua!("queue")];
+        let flagged = ["#!lua flags=allow-oom\n", events, common, moving].concat();
+        let mut names = BTreeMap::new();
+        for (name, own) in SCRIPTS {
+            let shared = [events.to_owned(), flagged.clone(), [&flagged, right].concat(), [&flagged, queue].concat()];
+            for shared in shared.into_iter().chain([[&flagged, right, queue].concat()]) {
+                let digest = server.command(&["SCRIPT", "LOAD", &[&shared, own].concat()]);
+                names.insert(digest.trim().to_owned(), name);
+            }
+        }
+        Self(names)
+    }
+
+    /// The name of the script with this digest.
+    pub fn of(&self, digest: &str) -> &'static str {
+        self.0.get(digest).unwrap_or_else(|| panic!("{digest} is none of the inbox's scripts"))
+    }
+}
+
+/// One run of a script.
+#[derive(Clone, Copy, Debug)]
+pub struct Run {
+    pub name: &'static str,
+    /// How many commands it called.
+    pub calls: usize,
+    /// What it was called with, what it called commands with, and what it read of parcels.
+    pub bytes: usize,
+}
+
+/// Listens to what a server does.
+pub struct Monitor<'a> {
+    server: &'a RedisServer,
+    names: Names,
+    lines: BufReader<TcpStream>,
+    asked: usize,
+}
+
+impl<'a> Monitor<'a> {
+    pub fn on(server: &'a RedisServer) -> Self {
+        let names = Names::load(server);
+        let stream = TcpStream::connect(server.address()).expect("a server");
+        stream.set_read_timeout(Some(PATIENCE)).expect("a timeout");
+        (&stream).write_all(b"MONITOR\r\n").expect("a server");
+        let mut monitor = Self { server, names, lines: BufReader::new(stream), asked: 0 };
+        assert_eq!(monitor.line(), b"+OK\r\n");
+        monitor
+    }
+
+    /// The scripts that the server has run since this was last asked.
+    pub fn runs(&mut self) -> Vec<Run> {
+        self.asked += 1;
+        let mark = format!("the end of part {}", self.asked);
+        self.server.command(&["ECHO", &mark]);
+        let mut runs: Vec<Run> = Vec::new();
+        loop {
+            let line = self.line();
+            let (source, words) = read(&line);
+            match (&*words[0].to_ascii_uppercase(), runs.last_mut()) {
+                (b"ECHO", _) if words[1] == mark.as_bytes() => return runs,
+                (b"EVALSHA", _) => {
+                    let name = self.names.of(std::str::from_utf8(&words[1]).expect("a digest"));
+                    runs.push(Run { name, calls: 0, bytes: length(&words) });
+                }
+                (b"EVAL", _) => panic!("the server has all scripts"),
+                (command, Some(run)) if source == b"lua" => {
+                    run.calls += 1;
+                    run.bytes += length(&words);
+                    if command == b"GET" {
+                        run.bytes += self.parcel_length(&words[1]);
+                    }
+                }
+                _ => {}
+            }
+        }
+    }
+
+    /// How long what is under a key is, if it is a parcel.
+    fn parcel_length(&self, key: &[u8]) -> usize {
+        let key = String::from_utf8_lossy(key);
+        if !key.contains("inbox:parcel:") {
+            return 0;
+        }
+        self.server.command(&["STRLEN", &key]).trim().parse().expect("a number")
+    }
+
+    fn line(&mut self) -> Vec<u8> {
+        let mut line = Vec::new();
+        self.lines.read_until(b'\n', &mut line).expect("the server tells");
+        assert!(line.ends_with(b"\n"), "the server has closed the connection");
+        line
+    }
+}
+
+/// The most that any run of each script called, and that passed through it.
+pub fn most(runs: &[Run]) -> BTreeMap<&'static str, Run> {
+    let mut most: BTreeMap<&'static str, Run> = BTreeMap::new();
+    for run in runs {
+        let known = most.entry(run.name).or_insert(*run);
+        (known.calls, known.bytes) = (known.calls.max(run.calls), known.bytes.max(run.bytes));
+    }
+    most
+}
+
+fn length(words: &[Vec<u8>]) -> usize {
+    words.iter().map(Vec::len).sum()
+}
+
+/// Who sent a command, and its words, out of a line such as `+1700000000.000000 [0 lua] "GET" "a key"`.
+fn read(line: &[u8]) -> (&[u8], Vec<Vec<u8>>) {
+    let start = line.iter().position(|byte| *byte == b'[').expect("a source");
+    let end = start + line[start..].iter().position(|byte| *byte == b']').expect("the end of the source");
+    let source = line[start..end].split(|byte| *byte == b' ').nth(1).expect("a database and a source");
+    let (mut words, mut rest) = (Vec::new(), &line[end..]);
+    while let Some(quote) = rest.iter().position(|byte| *byte == b'"') {
+        let (word, behind) = word(&rest[quote + 1..]);
+        words.push(word);
+        rest = behind;
+    }
+    (source, words)
+}
+
+/// A word up to its quote, and what is behind that.
+fn word(mut text: &[u8]) -> (Vec<u8>, &[u8]) {
+    let mut word = Vec::new();
+    loop {
+        match text {
+            [b'"', rest @ ..] => return (word, rest),
+            [b'\\', b'x', high, low, rest @ ..] => {
+                let digits = [*high, *low];
+                let digits = std::str::from_utf8(&digits).expect("two digits");
+                word.push(u8::from_str_radix(digits, 16).expect("two digits"));
+                text = rest;
+            }
+            // Which control character it is does not matter here.
+            [b'\\', escaped, rest @ ..] => {
+                word.push(*escaped);
+                text = rest;
+            }
+            [byte, rest @ ..] => {
+                word.push(*byte);
+                text = rest;
+            }
+            [] => panic!("a word without an end"),
+        }
+    }
+}

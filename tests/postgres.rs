@@ -63,6 +63,8 @@ mod restart;
 mod rolling;
 #[path = "postgres/secrecy.rs"]
 mod secrecy;
+#[path = "postgres/states.rs"]
+mod states;
 #[path = "postgres/tables.rs"]
 mod tables;
 #[path = "postgres/together.rs"]

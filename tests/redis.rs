@@ -40,6 +40,8 @@ mod rights;
 mod secrecy;
 #[path = "redis/sentinel.rs"]
 mod sentinel;
+#[path = "redis/states.rs"]
+mod states;
 #[path = "redis/together.rs"]
 mod together;
 #[path = "redis/values.rs"]

@@ -41,6 +41,8 @@ mod processes;
 mod rows;
 #[path = "sqlite/site.rs"]
 mod site;
+#[path = "sqlite/states.rs"]
+mod states;
 #[path = "sqlite/unreadable.rs"]
 mod unreadable;
 #[path = "sqlite/upgrading.rs"]

@@ -36,6 +36,7 @@ pub mod redis_scripts;
 pub mod redis_server;
 pub mod rig;
 pub mod socket;
+pub mod states;
 
 use self::faulty::Faulty;
 

@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 
 const FAULTS: &str = include_str!("../../docs/faults.md");
 const ARCHITECTURE: &str = include_str!("../../ARCHITECTURE.md");
+const STATES: &str = include_str!("../../docs/states.md");
 
 /// A test, as its file and its name.
 type Named = (String, String);
@@ -15,12 +16,17 @@ fn root() -> &'static Path {
 
 /// All Rust files below this folder.
 fn sources(folder: &Path) -> Vec<PathBuf> {
+    files(folder, "rs")
+}
+
+/// All files below this folder whose names end so.
+fn files(folder: &Path, ending: &str) -> Vec<PathBuf> {
     let entries = std::fs::read_dir(folder).expect("a folder").map(|entry| entry.expect("an entry").path());
     let mut files = Vec::new();
     for path in entries {
         if path.is_dir() {
-            files.extend(sources(&path));
-        } else if path.extension().is_some_and(|extension| extension == "rs") {
+            files.extend(self::files(&path, ending));
+        } else if path.extension().is_some_and(|extension| extension == ending) {
             files.push(path);
         }
     }
@@ -101,4 +107,46 @@ fn every_item_that_the_architecture_names_exists() {
     for room in quoted(ARCHITECTURE).filter(|room| room.ends_with('/')) {
         assert!(root().join("src").join(room).is_dir(), "{room}: no such folder");
     }
+}
+
+/// The part of the page of states below this heading.
+fn states(heading: &str) -> &'static str {
+    let (_, rest) = STATES.split_once(&format!("\n### {heading}\n")).expect("the heading");
+    rest.split("\n#").next().expect("a section")
+}
+
+/// The names in the first cells of the rows, without colons.
+fn first_names(section: &str) -> BTreeSet<&str> {
+    let rows = section.lines().filter(|line| line.starts_with("| `"));
+    rows.flat_map(|row| quoted(row.split('|').nth(1).expect("a cell"))).map(|name| name.trim_matches(':')).collect()
+}
+
+#[test]
+fn every_key_of_an_inbox_in_redis_is_on_the_page_of_states() {
+    let scripts = files(&root().join("src/store/redis"), "lua");
+    let text: String = scripts.iter().map(|file| std::fs::read_to_string(file).expect("a script")).collect();
+    let keys = text.split("PREFIX .. '").skip(1).map(|rest| rest.split('\'').next().expect("a key").trim_matches(':'));
+    let mut named = first_names(states("Redis, queued"));
+    named.extend(quoted(states("Redis, queued")).filter(|name| *name == "unsettled"));
+    assert_eq!(keys.collect::<BTreeSet<_>>(), named);
+}
+
+#[test]
+fn every_field_of_an_event_in_memory_is_on_the_page_of_states() {
+    let entry = std::fs::read_to_string(root().join("src/store/memory/entry.rs")).expect("a file");
+    let (_, fields) = entry.split_once("struct Entry {\n").expect("the struct");
+    let (fields, _) = fields.split_once("\n}").expect("its end");
+    let fields = fields.lines().filter_map(|line| line.trim().strip_prefix("pub(super) ")?.split(':').next());
+    assert_eq!(fields.collect::<BTreeSet<_>>(), first_names(states("Memory")));
+}
+
+/// The arrows of the picture, and the rows of the table below it.
+#[test]
+fn every_arrow_of_the_picture_of_states_is_explained() {
+    let (picture, rest) = STATES.split_once("```mermaid\n").and_then(|(_, rest)| rest.split_once("```")).expect("it");
+    let number = |text: &str| text.split(' ').next().and_then(|number| number.parse::<u32>().ok());
+    let arrows = picture.lines().filter(|line| line.contains("-->"));
+    let drawn = arrows.map(|line| line.split_once(": ").and_then(|(_, label)| number(label)).expect(line));
+    let told = rest.lines().filter_map(|line| number(line.strip_prefix("| ")?));
+    assert_eq!(drawn.collect::<BTreeSet<_>>(), told.collect::<BTreeSet<_>>());
 }

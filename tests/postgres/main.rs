@@ -23,6 +23,7 @@ mod refusals;
 mod restart;
 mod rolling;
 mod secrecy;
+mod states;
 mod tables;
 mod unanswered;
 mod version_1;

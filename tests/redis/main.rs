@@ -24,4 +24,5 @@ mod replication;
 mod restart;
 mod secrecy;
 mod sentinel;
+mod states;
 mod stored_values;

@@ -23,6 +23,7 @@ mod processes;
 mod queue;
 mod retention;
 mod rows;
+mod states;
 mod unreadable;
 mod upgrading;
 mod workers;

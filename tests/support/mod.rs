@@ -19,6 +19,7 @@ pub mod proxy;
 mod receiver;
 pub mod servers;
 pub mod socket;
+pub mod states;
 pub mod wait;
 
 pub use self::answer::Answer;

@@ -171,16 +171,25 @@
 
 mod builder;
 mod check;
-mod fault;
+mod claims;
+mod client;
+mod enqueue;
+mod entry;
+mod error;
+mod housekeeping;
 mod inbox;
-mod lane;
-mod line;
+mod lease;
+mod leased_rows;
+mod listener;
+mod lost_leases;
+mod operators;
 mod pool;
 mod record;
 mod replicas;
 mod report;
 mod rights;
-mod script;
+mod scripts;
+mod shared_connection;
 mod store;
 
 pub use self::{

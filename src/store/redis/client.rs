@@ -1,0 +1,228 @@
+//! Which connection a command goes by, and which key an event has.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use deadpool_redis::redis::{Cmd, FromRedisValue, RedisError, Value, from_redis_value};
+use xxhash_rust::xxh3::xxh3_64;
+
+use super::RedisPool;
+use super::error::CommandError;
+use super::replicas::Replicas;
+use super::scripts::{Flags, Script};
+use super::shared_connection::{OnBreak, SharedConnection};
+use crate::EventKey;
+
+/// The keys of an inbox, behind the store's prefix. Those of events begin with a digit or a brace.
+pub(super) const EVENTS: &str = "inbox:events";
+const REQUEST: &str = "inbox:parcel:";
+
+/// Sends commands and scripts.
+pub(super) struct Client {
+    pub(super) prefix: Box<str>,
+    pub(super) timeout: Duration,
+    pub(super) connections: Box<[Arc<SharedConnection>]>,
+    pub(super) replicas: Option<Replicas>,
+    /// For commands that are sent because one of the others may lead nowhere.
+    spare: Arc<SharedConnection>,
+    is_cluster: bool,
+    /// The server does not know the flags of scripts.
+    refuses_flags: AtomicBool,
+}
+
+/// How a command is sent.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Mode {
+    /// By the connection of its key, and again if that breaks: for reads, and for changes that are the same if they are
+    /// made twice, as those are that the caller's token decides about.
+    Repeatable,
+    /// By the connection of its key, and not again: an operator's change that is made again finds nothing to change, and
+    /// would report zero events.
+    Once,
+    /// As [`Once`](Self::Once), and a script in one step: a renewal that is repeated, because the server does not have
+    /// its script or because the connection broke, would overtake a release that was sent meanwhile, and bring the claim
+    /// back.
+    InOneStep,
+    /// As [`Once`](Self::Once), and the reply is waited for beyond the timeout: the caller has to know what was done.
+    AwaitLateReply,
+    /// By the connections that wait for replicas, if any are to confirm writes; else as
+    /// [`Repeatable`](Self::Repeatable).
+    Replicated,
+    /// By a connection of its own, and again if that breaks: the connection of the key may lead nowhere.
+    Spare,
+}
+
+/// A server's reply, and whether enough replicas have confirmed the write.
+pub(super) struct Reply {
+    value: Value,
+    pub(super) confirmed: Result<(), CommandError>,
+}
+
+impl Reply {
+    pub(super) fn read<T: FromRedisValue>(self) -> Result<T, CommandError> {
+        from_redis_value(self.value).map_err(|error| RedisError::from(error).into())
+    }
+
+    /// Reads the value, and keeps whether it is confirmed.
+    pub(super) fn split<T: FromRedisValue>(self) -> Result<(T, Result<(), CommandError>), CommandError> {
+        let confirmed = self.confirmed.clone();
+        Ok((self.read()?, confirmed))
+    }
+}
+
+impl Client {
+    pub(super) fn new(
+        pool: &RedisPool,
+        prefix: Box<str>,
+        connections: usize,
+        timeout: Duration,
+        replicas: Option<Replicas>,
+    ) -> Self {
+        Self {
+            prefix,
+            timeout,
+            connections: (0..connections).map(|_| SharedConnection::new(pool.clone(), timeout)).collect(),
+            replicas,
+            spare: SharedConnection::new(pool.clone(), timeout),
+            is_cluster: pool.is_cluster(),
+            refuses_flags: AtomicBool::new(false),
+        }
+    }
+
+    /// Runs a script with its flags, or without them on a server that turns out not to know them.
+    pub(super) async fn run(
+        &self,
+        mode: Mode,
+        script: &Script,
+        key: &str,
+        arguments: &[&[u8]],
+    ) -> Result<Reply, CommandError> {
+        if self.refuses_flags() || !script.has_flags() {
+            return self.run_with(Flags::Unknown, mode, script, key, arguments).await;
+        }
+        match self.run_with(Flags::Known, mode, script, key, arguments).await {
+            Err(error) if error.refuses_flags() => {
+                self.omit_flags();
+                // A renewal is not repeated. The claim before it has found out about Redis 6 already; this is another
+                // kind of server.
+                match mode {
+                    Mode::InOneStep => Err(error),
+                    _ => self.run_with(Flags::Unknown, mode, script, key, arguments).await,
+                }
+            }
+            reply => reply,
+        }
+    }
+
+    async fn run_with(
+        &self,
+        flags: Flags,
+        mode: Mode,
+        script: &Script,
+        key: &str,
+        arguments: &[&[u8]],
+    ) -> Result<Reply, CommandError> {
+        if mode != Mode::InOneStep {
+            match self.ask(mode, key, &script.by_hash(flags, key, arguments)).await {
+                Err(error) if error.is_no_script() => {}
+                reply => return reply,
+            }
+        }
+        self.ask(mode, key, &script.in_full(flags, key, arguments)).await
+    }
+
+    /// Sends a command. On a Cluster, the client finds the node by the command itself.
+    pub(super) async fn ask(&self, mode: Mode, key: &str, command: &Cmd) -> Result<Reply, CommandError> {
+        let (value, confirmed) = match (mode, &self.replicas) {
+            (Mode::Replicated, Some(replicas)) => replicas.ask(command).await?,
+            (Mode::AwaitLateReply, _) => (self.connection(key).ask_patiently(command).await?, Ok(())),
+            (Mode::Spare, _) => (self.spare.ask(command, None, OnBreak::Repeat).await?.0, Ok(())),
+            (Mode::Repeatable | Mode::Replicated, _) => {
+                (self.connection(key).ask(command, None, OnBreak::Repeat).await?.0, Ok(()))
+            }
+            (Mode::Once | Mode::InOneStep, _) => {
+                (self.connection(key).ask(command, None, OnBreak::Fail).await?.0, Ok(()))
+            }
+        };
+        Ok(Reply { value, confirmed })
+    }
+
+    /// Whether scripts are sent without their flags.
+    pub(super) fn refuses_flags(&self) -> bool {
+        self.refuses_flags.load(Ordering::Relaxed)
+    }
+
+    pub(super) fn omit_flags(&self) {
+        self.refuses_flags.store(true, Ordering::Relaxed);
+    }
+
+    pub(super) fn replicas_wanted(&self) -> u32 {
+        self.replicas.as_ref().map_or(0, Replicas::wanted)
+    }
+
+    /// All commands of a key go by one connection: a late renewal must not overtake the release, since it would bring
+    /// the claim back.
+    fn connection(&self, key: &str) -> &Arc<SharedConnection> {
+        &self.connections[self.connection_number(key)]
+    }
+
+    pub(super) fn connection_number(&self, key: &str) -> usize {
+        (xxh3_64(key.as_bytes()) % self.connections.len() as u64) as usize
+    }
+
+    /// The key of an event's record.
+    pub(super) fn key(&self, key: &EventKey) -> String {
+        self.key_of(key.as_str())
+    }
+
+    pub(super) fn key_of(&self, key: &str) -> String {
+        // On a Cluster, a name in braces decides which node has the key, and route templates have such names: all events
+        // of an endpoint would be on one node. Empty braces in front disable them. An event's key begins with a digit.
+        let open = if key.contains('{') { "{}" } else { "" };
+        [&*self.prefix, open, key].concat()
+    }
+
+    /// The key of an inbox's stream.
+    pub(super) fn stream(&self) -> Result<String, CommandError> {
+        self.check_slot()?;
+        Ok([&*self.prefix, EVENTS].concat())
+    }
+
+    /// The key of a stored request.
+    pub(super) fn request_key(&self, name: &[u8]) -> Vec<u8> {
+        [self.prefix.as_bytes(), REQUEST.as_bytes(), name].concat()
+    }
+
+    /// Fails on a Cluster where a prefix without a hash tag would have the keys of an inbox on several nodes.
+    pub(super) fn check_slot(&self) -> Result<(), CommandError> {
+        match self.is_cluster && !has_tag(&self.prefix) {
+            true => Err(CommandError::SeveralSlots),
+            false => Ok(()),
+        }
+    }
+}
+
+/// Whether all keys that begin with this are in one slot: the first name in braces decides, unless it is empty.
+fn has_tag(prefix: &str) -> bool {
+    prefix.split_once('{').and_then(|(_, rest)| rest.split_once('}')).is_some_and(|(tag, _)| !tag.is_empty())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_a_whole_name_in_braces_is_a_tag() {
+        for (prefix, expected) in [
+            ("{hooks}:", true),
+            ("a:{b}c:", true),
+            ("hooks:", false),
+            ("{}:{a}", false),
+            ("{hooks", false),
+            ("}{", false),
+        ] {
+            assert_eq!(has_tag(prefix), expected, "{prefix}");
+        }
+    }
+}

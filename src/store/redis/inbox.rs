@@ -1,0 +1,156 @@
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::time::sleep;
+
+use super::client::{Client, Mode};
+use super::error::CommandError;
+use super::housekeeping::Housekeeper;
+use super::listener::Listener;
+use super::record::{self, is_leased, milliseconds};
+use super::scripts::{self, Script};
+use crate::store::queue::log::escaped;
+use crate::store::{ClaimRequest, ClaimToken, Completion, Ending, Hold};
+
+/// The longest lease, in milliseconds: 31 years.
+const LONGEST_LEASE: u64 = 1_000_000_000_000;
+
+/// How often a release in the background is tried, with a pause after each time. After that, the lease ends by itself.
+const RELEASE_TRIES: usize = 60;
+const RELEASE_PAUSE: Duration = Duration::from_millis(500);
+
+/// The queue of one store, and the verbs on a leased event. They return `None` if the event is claimed inline.
+pub(super) struct Inbox {
+    pub(super) client: Arc<Client>,
+    pub(super) listener: Listener,
+    pub(super) housekeeper: Housekeeper,
+    /// How long the requests of completed events are kept, if not as long as their records.
+    pub(super) body_retention: Option<Duration>,
+}
+
+/// The key of an event's record, and the token that holds the event.
+pub(super) type HeldEvent = (String, ClaimToken);
+
+impl Inbox {
+    pub(super) async fn renew(&self, claim: &ClaimRequest<'_>) -> Result<Option<Hold>, CommandError> {
+        self.renew_or_start(claim, b"").await
+    }
+
+    /// Renews, and notes that the event's handler is about to be called.
+    pub(super) async fn start(&self, claim: &ClaimRequest<'_>) -> Result<Option<Hold>, CommandError> {
+        self.renew_or_start(claim, b"1").await
+    }
+
+    async fn renew_or_start(&self, claim: &ClaimRequest<'_>, starts: &[u8]) -> Result<Option<Hold>, CommandError> {
+        let lease = lease_milliseconds(claim.lease);
+        let arguments = [lease.as_bytes(), starts];
+        self.change_held(&scripts::RENEW, Mode::Once, &self.client.key(claim.key), claim.token, &arguments).await
+    }
+
+    pub(super) async fn settle(
+        &self,
+        claim: &ClaimRequest<'_>,
+        ending: &Ending<'_>,
+    ) -> Result<Option<Hold>, CommandError> {
+        let (key, token) = (self.client.key(claim.key), claim.token);
+        match *ending {
+            Ending::Complete(Completion { failed: false, summary, retention }) => {
+                let [retention, of_body] = self.retentions(retention);
+                let arguments = [retention.as_bytes(), of_body.as_bytes(), summary.as_bytes()];
+                self.end_lease(&scripts::COMPLETE, Mode::Replicated, &key, token, &arguments).await
+            }
+            Ending::Complete(Completion { summary: reason, .. }) | Ending::Bury { reason } => {
+                self.bury(&key, token, reason).await
+            }
+            Ending::Release => self.end_lease(&scripts::RELEASE, Mode::Repeatable, &key, token, &[]).await,
+            Ending::Retry { after, reason } => {
+                let delay = if after.is_zero() { 0 } else { milliseconds(after) }.to_string();
+                let reason = escaped(reason);
+                let arguments = [delay.as_bytes(), reason.as_bytes()];
+                self.end_lease(&scripts::RELEASE, Mode::Repeatable, &key, token, &arguments).await
+            }
+        }
+    }
+
+    pub(super) async fn bury(&self, key: &str, token: ClaimToken, reason: &str) -> Result<Option<Hold>, CommandError> {
+        let line = escaped(reason);
+        let arguments = [reason.as_bytes(), line.as_bytes()];
+        self.end_lease(&scripts::BURY, Mode::Replicated, key, token, &arguments).await
+    }
+
+    /// Releases events that no worker knows of, in a task of its own.
+    pub(super) fn release_later(self: &Arc<Self>, mode: Mode, events: Vec<HeldEvent>) {
+        if events.is_empty() {
+            return;
+        }
+        let inbox = self.clone();
+        tokio::spawn(async move {
+            for (key, token) in events {
+                for _ in 0..RELEASE_TRIES {
+                    if inbox.end_lease(&scripts::RELEASE, mode, &key, token, &[]).await.is_ok() {
+                        break;
+                    }
+                    sleep(RELEASE_PAUSE).await;
+                }
+            }
+        });
+    }
+
+    /// How many milliseconds the record of an ended event is kept, and its request.
+    pub(super) fn retentions(&self, retention: Duration) -> [String; 2] {
+        let record = milliseconds(retention);
+        let body = match self.body_retention {
+            Some(Duration::ZERO) => 0,
+            Some(time) => milliseconds(time).min(record),
+            None => record,
+        };
+        [record, body].map(|time| time.to_string())
+    }
+
+    /// As [`change_held`](Self::change_held). The event itself, or the next one of its order, may be due now: workers are
+    /// notified.
+    async fn end_lease(
+        &self,
+        script: &Script,
+        mode: Mode,
+        key: &str,
+        token: ClaimToken,
+        arguments: &[&[u8]],
+    ) -> Result<Option<Hold>, CommandError> {
+        let hold = self.change_held(script, mode, key, token, arguments).await?;
+        if hold == Some(Hold::Held) {
+            self.listener.notify();
+        }
+        Ok(hold)
+    }
+
+    /// Runs a script if the token can be a worker's. Other tokens hold no event of the queue, and cost no command.
+    async fn change_held(
+        &self,
+        script: &Script,
+        mode: Mode,
+        key: &str,
+        token: ClaimToken,
+        arguments: &[&[u8]],
+    ) -> Result<Option<Hold>, CommandError> {
+        if !is_leased(token) {
+            return Ok(None);
+        }
+        let token = record::token(token);
+        let arguments = [&[self.client.prefix.as_bytes(), token.as_bytes()], arguments].concat();
+        let (answer, confirmed) = self.client.run(mode, script, key, &arguments).await?.split::<String>()?;
+        match answer.as_str() {
+            "held" => {
+                confirmed?;
+                Ok(Some(Hold::Held))
+            }
+            "lost" => Ok(Some(Hold::Lost)),
+            _ => Ok(None),
+        }
+    }
+}
+
+/// A lease for a script.
+pub(super) fn lease_milliseconds(lease: Duration) -> String {
+    milliseconds(lease).min(LONGEST_LEASE).to_string()
+}

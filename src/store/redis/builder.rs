@@ -82,17 +82,18 @@ impl RedisStoreBuilder {
         self
     }
 
-    /// How many replicas must have a claim before it is run, and a completion before it counts, by `WAIT`; none by default.
+    /// How many replicas must have a claim before it is run, and a completion before it counts, by `WAIT`; none by
+    /// default.
     ///
-    /// A claim that too few confirm is released and refused with a 503; a completion is repeated until enough confirm it.
+    /// A claim that too few confirm is released and refused with a 503; a completion is repeated until enough confirm.
     /// That makes losing a claim in a failover unlikely, but not impossible: Redis may promote a replica that had not
     /// confirmed, and a replica confirms what it has received, not what it has on disk. Renewals are not waited for.
-    /// Every delivery takes at least two round trips to the replicas longer, and up to 16 more connections are used, on a
-    /// Cluster to every node.
+    /// Every delivery takes at least two round trips to the replicas longer, and up to 16 more connections are used, on
+    /// a Cluster to every node.
     ///
     /// Claims go by these connections, and their releases do not. A claim that the server did not answer in time is
-    /// released as always; if the server was only paused, it may run the release first and the claim after it. The event
-    /// is then refused as in flight until the [lease](crate::WebhookLayer::lease) ends, and runs after that.
+    /// released as always; if the server was only paused, it may run the release first and the claim after it. The
+    /// event is then refused as in flight until the [lease](crate::WebhookLayer::lease) ends, and runs after that.
     pub fn replicas(mut self, replicas: u32) -> Self {
         self.replicas = replicas;
         self

@@ -45,8 +45,8 @@ impl RedisStore {
     /// # Errors
     ///
     /// If the server cannot be reached, is a replica, or refuses a command that the store needs; a missing
-    /// [right](super#the-rights-that-it-needs) is named. If too few replicas confirm, where any are to confirm. A missing
-    /// right that only an inbox needs is a warning, for a user who has some of them.
+    /// [right](super#the-rights-that-it-needs) is named. If too few replicas confirm, where any are to confirm. A
+    /// missing right that only an inbox needs is a warning, for a user who has some of them.
     pub async fn check(&self) -> Result<RedisReport, StoreError> {
         let probed = self.probe().await;
         let mut nodes = self.nodes().await;

@@ -7,7 +7,7 @@ use std::time::Duration;
 use deadpool_redis::redis;
 
 use super::client::{Client, Mode, Reply};
-use super::error::CommandError;
+use super::error::Result;
 use super::record::{self, Record, State, milliseconds};
 use super::scripts::{self, Script};
 use crate::store::{ClaimRequest, Completion, Hold};
@@ -22,11 +22,11 @@ pub(super) struct Claims {
 /// The record that prevented a write, and whether enough replicas have confirmed it, or the write.
 pub(super) struct Written {
     pub(super) existing: Option<Record>,
-    pub(super) confirmed: Result<(), CommandError>,
+    pub(super) confirmed: Result<()>,
 }
 
 impl Written {
-    fn read(reply: Reply) -> Result<Self, CommandError> {
+    fn read(reply: Reply) -> Result<Self> {
         let (existing, confirmed) = reply.split::<Option<Vec<u8>>>()?;
         Ok(Self { existing: existing.as_deref().map(Record::read).transpose()?, confirmed })
     }
@@ -41,7 +41,7 @@ impl Claims {
         Self { client, by_script: AtomicBool::new(false) }
     }
 
-    pub(super) async fn claim(&self, request: &ClaimRequest<'_>) -> Result<Written, CommandError> {
+    pub(super) async fn claim(&self, request: &ClaimRequest<'_>) -> Result<Written> {
         let value = record::running(request);
         if !self.by_script() {
             let key = self.client.key(request.key);
@@ -59,16 +59,12 @@ impl Claims {
         self.put(claim, Mode::Replicated, request, &value, request.lease).await
     }
 
-    pub(super) async fn renew(&self, claim: &ClaimRequest<'_>) -> Result<Hold, CommandError> {
+    pub(super) async fn renew(&self, claim: &ClaimRequest<'_>) -> Result<Hold> {
         let put = self.put(&scripts::PUT, Mode::InOneStep, claim, &record::running(claim), claim.lease).await?;
         Ok(put.hold())
     }
 
-    pub(super) async fn complete(
-        &self,
-        claim: &ClaimRequest<'_>,
-        completion: &Completion<'_>,
-    ) -> Result<Hold, CommandError> {
+    pub(super) async fn complete(&self, claim: &ClaimRequest<'_>, completion: &Completion<'_>) -> Result<Hold> {
         let value = record::settled(claim, completion);
         let put = self.either(&scripts::PUT, &scripts::PUT_REPLICATED);
         let written = self.put(put, Mode::Replicated, claim, &value, completion.retention).await?;
@@ -80,7 +76,7 @@ impl Claims {
         Ok(Hold::Held)
     }
 
-    pub(super) async fn release(&self, claim: &ClaimRequest<'_>) -> Result<Hold, CommandError> {
+    pub(super) async fn release(&self, claim: &ClaimRequest<'_>) -> Result<Hold> {
         let (key, holder) = (self.client.key(claim.key), record::holder(claim.token));
         let reply = self.client.run(Mode::Repeatable, &scripts::DELETE, &key, &[holder.as_bytes()]).await?;
         Ok(Written::read(reply)?.hold())
@@ -111,7 +107,7 @@ impl Claims {
         claim: &ClaimRequest<'_>,
         value: &str,
         time: Duration,
-    ) -> Result<Written, CommandError> {
+    ) -> Result<Written> {
         let (key, holder, time) =
             (self.client.key(claim.key), record::holder(claim.token), milliseconds(time).to_string());
         let arguments = [holder.as_bytes(), value.as_bytes(), time.as_bytes()];

@@ -8,10 +8,10 @@ use deadpool_redis::redis::{Cmd, FromRedisValue, RedisError, Value, from_redis_v
 use xxhash_rust::xxh3::xxh3_64;
 
 use super::RedisPool;
-use super::error::CommandError;
+use super::error::{CommandError, Result};
 use super::replicas::Replicas;
 use super::scripts::{Flags, Script};
-use super::shared_connection::{OnBreak, SharedConnection};
+use super::shared_connection::{Sending, SharedConnection};
 use crate::EventKey;
 
 /// The keys of an inbox, behind the store's prefix. Those of events begin with a digit or a brace.
@@ -37,11 +37,11 @@ pub(super) enum Mode {
     /// By the connection of its key, and again if that breaks: for reads, and for changes that are the same if they are
     /// made twice, as those are that the caller's token decides about.
     Repeatable,
-    /// By the connection of its key, and not again: an operator's change that is made again finds nothing to change, and
-    /// would report zero events.
+    /// By the connection of its key, and not again: an operator's change that is made again finds nothing to change,
+    /// and would report zero events.
     Once,
     /// As [`Once`](Self::Once), and a script in one step: a renewal that is repeated, because the server does not have
-    /// its script or because the connection broke, would overtake a release that was sent meanwhile, and bring the claim
+    /// its script or because the connection broke, would follow a release that was sent meanwhile, and bring the claim
     /// back.
     InOneStep,
     /// As [`Once`](Self::Once), and the reply is waited for beyond the timeout: the caller has to know what was done.
@@ -56,16 +56,16 @@ pub(super) enum Mode {
 /// A server's reply, and whether enough replicas have confirmed the write.
 pub(super) struct Reply {
     value: Value,
-    pub(super) confirmed: Result<(), CommandError>,
+    pub(super) confirmed: Result<()>,
 }
 
 impl Reply {
-    pub(super) fn read<T: FromRedisValue>(self) -> Result<T, CommandError> {
+    pub(super) fn read<T: FromRedisValue>(self) -> Result<T> {
         from_redis_value(self.value).map_err(|error| RedisError::from(error).into())
     }
 
     /// Reads the value, and keeps whether it is confirmed.
-    pub(super) fn split<T: FromRedisValue>(self) -> Result<(T, Result<(), CommandError>), CommandError> {
+    pub(super) fn split<T: FromRedisValue>(self) -> Result<(T, Result<(), CommandError>)> {
         let confirmed = self.confirmed.clone();
         Ok((self.read()?, confirmed))
     }
@@ -90,62 +90,46 @@ impl Client {
         }
     }
 
-    /// Runs a script with its flags, or without them on a server that turns out not to know them.
-    pub(super) async fn run(
-        &self,
-        mode: Mode,
-        script: &Script,
-        key: &str,
-        arguments: &[&[u8]],
-    ) -> Result<Reply, CommandError> {
-        if self.refuses_flags() || !script.has_flags() {
-            return self.run_with(Flags::Unknown, mode, script, key, arguments).await;
-        }
-        match self.run_with(Flags::Known, mode, script, key, arguments).await {
-            Err(error) if error.refuses_flags() => {
-                self.omit_flags();
-                // A renewal is not repeated. The claim before it has found out about Redis 6 already; this is another
-                // kind of server.
-                match mode {
-                    Mode::InOneStep => Err(error),
-                    _ => self.run_with(Flags::Unknown, mode, script, key, arguments).await,
+    /// Runs a script: by its hash, or in full on a server that does not have it; with its flags, or without them on a
+    /// server that turns out not to know them.
+    pub(super) async fn run(&self, mode: Mode, script: &Script, key: &str, arguments: &[&[u8]]) -> Result<Reply> {
+        let mut flags = if self.refuses_flags() { Flags::Unknown } else { Flags::Known };
+        let mut by_hash = mode != Mode::InOneStep;
+        loop {
+            let command = match by_hash {
+                true => script.by_hash(flags, key, arguments),
+                false => script.in_full(flags, key, arguments),
+            };
+            match self.ask(mode, key, &command).await {
+                Err(error) if by_hash && error.is_no_script() => by_hash = false,
+                Err(error) if flags == Flags::Known && script.has_flags() && error.refuses_flags() => {
+                    self.omit_flags();
+                    // A renewal is not repeated. The claim before it has found out about Redis 6 already; this is
+                    // another kind of server.
+                    if mode == Mode::InOneStep {
+                        return Err(error);
+                    }
+                    (flags, by_hash) = (Flags::Unknown, true);
                 }
-            }
-            reply => reply,
-        }
-    }
-
-    async fn run_with(
-        &self,
-        flags: Flags,
-        mode: Mode,
-        script: &Script,
-        key: &str,
-        arguments: &[&[u8]],
-    ) -> Result<Reply, CommandError> {
-        if mode != Mode::InOneStep {
-            match self.ask(mode, key, &script.by_hash(flags, key, arguments)).await {
-                Err(error) if error.is_no_script() => {}
                 reply => return reply,
             }
         }
-        self.ask(mode, key, &script.in_full(flags, key, arguments)).await
     }
 
     /// Sends a command. On a Cluster, the client finds the node by the command itself.
-    pub(super) async fn ask(&self, mode: Mode, key: &str, command: &Cmd) -> Result<Reply, CommandError> {
-        let (value, confirmed) = match (mode, &self.replicas) {
-            (Mode::Replicated, Some(replicas)) => replicas.ask(command).await?,
-            (Mode::AwaitLateReply, _) => (self.connection(key).ask_patiently(command).await?, Ok(())),
-            (Mode::Spare, _) => (self.spare.ask(command, None, OnBreak::Repeat).await?.0, Ok(())),
-            (Mode::Repeatable | Mode::Replicated, _) => {
-                (self.connection(key).ask(command, None, OnBreak::Repeat).await?.0, Ok(()))
-            }
-            (Mode::Once | Mode::InOneStep, _) => {
-                (self.connection(key).ask(command, None, OnBreak::Fail).await?.0, Ok(()))
-            }
+    pub(super) async fn ask(&self, mode: Mode, key: &str, command: &Cmd) -> Result<Reply> {
+        if let (Mode::Replicated, Some(replicas)) = (mode, &self.replicas) {
+            let (value, confirmed) = replicas.ask(command).await?;
+            return Ok(Reply { value, confirmed });
+        }
+        let connection = if mode == Mode::Spare { &self.spare } else { self.connection(key) };
+        let sending = match mode {
+            Mode::Repeatable | Mode::Replicated | Mode::Spare => Sending::Repeatable,
+            Mode::Once | Mode::InOneStep => Sending::Once,
+            Mode::AwaitLateReply => Sending::AwaitLateReply,
         };
-        Ok(Reply { value, confirmed })
+        let (value, _) = connection.ask(command, None, sending).await?;
+        Ok(Reply { value, confirmed: Ok(()) })
     }
 
     /// Whether scripts are sent without their flags.
@@ -177,14 +161,15 @@ impl Client {
     }
 
     pub(super) fn key_of(&self, key: &str) -> String {
-        // On a Cluster, a name in braces decides which node has the key, and route templates have such names: all events
-        // of an endpoint would be on one node. Empty braces in front disable them. An event's key begins with a digit.
+        // On a Cluster, a name in braces decides which node has the key, and route templates have such names: all
+        // events of an endpoint would be on one node. Empty braces in front disable them. An event's key begins with a
+        // digit.
         let open = if key.contains('{') { "{}" } else { "" };
         [&*self.prefix, open, key].concat()
     }
 
     /// The key of an inbox's stream.
-    pub(super) fn stream(&self) -> Result<String, CommandError> {
+    pub(super) fn stream(&self) -> Result<String> {
         self.check_slot()?;
         Ok([&*self.prefix, EVENTS].concat())
     }
@@ -195,7 +180,7 @@ impl Client {
     }
 
     /// Fails on a Cluster where a prefix without a hash tag would have the keys of an inbox on several nodes.
-    pub(super) fn check_slot(&self) -> Result<(), CommandError> {
+    pub(super) fn check_slot(&self) -> Result<()> {
         match self.is_cluster && !has_tag(&self.prefix) {
             true => Err(CommandError::SeveralSlots),
             false => Ok(()),

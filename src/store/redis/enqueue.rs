@@ -6,7 +6,7 @@ use deadpool_redis::redis;
 
 use super::client::{Client, Mode};
 use super::entry::{self, optional};
-use super::error::CommandError;
+use super::error::{CommandError, Result};
 use super::inbox::Inbox;
 use super::record::{self, Progress, Record, State, Unreadable, milliseconds};
 use super::scripts;
@@ -47,7 +47,7 @@ pub(super) struct NewEvent {
 }
 
 /// The claim; `None` if the event's request is large and was not uploaded.
-type Enqueued = Result<Option<Claim>, CommandError>;
+type Enqueued = Result<Option<Claim>>;
 
 impl Enqueuer {
     pub(super) const fn new(inbox: Arc<Inbox>) -> Self {
@@ -55,7 +55,7 @@ impl Enqueuer {
     }
 
     /// Enqueues by a script; then, by another, events whose requests are large. Those are only uploaded for new events.
-    async fn enqueue(&self, events: &[NewEvent]) -> Result<Vec<Result<Claim, CommandError>>, CommandError> {
+    async fn enqueue(&self, events: &[NewEvent]) -> Result<Vec<Result<Claim, CommandError>>> {
         self.inbox.client.check_slot()?;
         let mut claims = self.run_script(&events.iter().collect::<Vec<_>>()).await?;
         for _ in 0..UPLOADS {
@@ -77,7 +77,7 @@ impl Enqueuer {
     }
 
     /// If an event turns out to be known, its upload expires by itself: after a lost reply it may be that event's own.
-    async fn enqueue_large(&self, events: &[&NewEvent]) -> Result<Vec<Enqueued>, CommandError> {
+    async fn enqueue_large(&self, events: &[&NewEvent]) -> Result<Vec<Enqueued>> {
         for event in events {
             self.upload(event).await?;
         }
@@ -85,7 +85,7 @@ impl Enqueuer {
     }
 
     /// Writes a request by itself. An existing one is the same, and may be an enqueued event's: it must not expire.
-    async fn upload(&self, event: &NewEvent) -> Result<(), CommandError> {
+    async fn upload(&self, event: &NewEvent) -> Result<()> {
         let client = &self.inbox.client;
         let time = milliseconds(UPLOADED.max(client.timeout.saturating_mul(4)));
         let mut set = redis::cmd("SET");
@@ -93,10 +93,10 @@ impl Enqueuer {
         client.ask(Mode::Repeatable, &event.key, &set).await.map(drop)
     }
 
-    /// Claims the events and appends them to the stream in one script. If too few replicas confirm it, that is an error,
-    /// and the events are in the queue nevertheless. If the script fails half-way, that is an error for all of the
-    /// events, and some are in the queue: the sender's next delivery finds them.
-    async fn run_script(&self, events: &[&NewEvent]) -> Result<Vec<Enqueued>, CommandError> {
+    /// Claims the events and appends them to the stream in one script. If too few replicas confirm it, that is an
+    /// error, and the events are in the queue nevertheless. If the script fails half-way, that is an error for all of
+    /// the events, and some are in the queue: the sender's next delivery finds them.
+    async fn run_script(&self, events: &[&NewEvent]) -> Result<Vec<Enqueued>> {
         let client = &self.inbox.client;
         let Some(first) = events.first() else { return Ok(Vec::new()) };
         let is_replicated: &[u8] = if client.replicas.is_some() { b"1" } else { b"" };
@@ -154,7 +154,7 @@ impl NewEvent {
     }
 
     /// Reads the script's reply for this event: the record that prevented it, if any.
-    fn enqueued(&self, existing: Option<Vec<u8>>, confirmed: &Result<(), CommandError>) -> Enqueued {
+    fn enqueued(&self, existing: Option<Vec<u8>>, confirmed: &Result<()>) -> Enqueued {
         let claim = match existing {
             Some(existing) if existing == NO_REQUEST => return Ok(None),
             Some(existing) => Record::read(&existing)?.as_claim(self.fingerprint),
@@ -179,7 +179,7 @@ impl NewEvent {
 }
 
 /// Reads the record, and writes nothing.
-pub(super) async fn peek(client: &Client, claim: &ClaimRequest<'_>) -> Result<Option<Claim>, CommandError> {
+pub(super) async fn peek(client: &Client, claim: &ClaimRequest<'_>) -> Result<Option<Claim>> {
     client.check_slot()?;
     let key = client.key(claim.key);
     let reply = client.ask(Mode::Repeatable, &key, redis::cmd("GET").arg(&key)).await?;

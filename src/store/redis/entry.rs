@@ -2,7 +2,7 @@
 
 use bytes::{Buf, BufMut, Bytes, BytesMut};
 
-use super::error::CommandError;
+use super::error::Result;
 use super::record::{self, Progress, Record, State, Unreadable};
 use crate::EventKey;
 use crate::clock::{from_unix_millis, unix_millis};
@@ -94,12 +94,7 @@ pub(super) fn event_key(encoded: &[u8]) -> Result<String, Unreadable> {
 }
 
 /// Makes an event without its request of parts of its entry and of its record.
-pub(super) fn queued_event(
-    key: &str,
-    event_type: &str,
-    received: &str,
-    value: &[u8],
-) -> Result<QueuedEvent, CommandError> {
+pub(super) fn queued_event(key: &str, event_type: &str, received: &str, value: &[u8]) -> Result<QueuedEvent> {
     let (record, progress) = (Record::read(value)?, Progress::read(value).ok_or(Unreadable)?);
     let mut event = QueuedEvent::new(read_key(key)?, progress.arrival, from_unix_millis(read_number(received)?));
     event.event_type = read_optional(event_type).map(Into::into);

@@ -9,6 +9,8 @@ use deadpool_redis::redis::{ErrorKind, RedisError, ServerErrorKind};
 use super::record::Unreadable;
 use crate::store::{StoreError, StoreErrorKind};
 
+pub(super) type Result<T, E = CommandError> = std::result::Result<T, E>;
+
 /// Why a command has no reply that the store can use.
 #[derive(Clone, Debug)]
 pub(super) enum CommandError {
@@ -126,8 +128,8 @@ impl From<CommandError> for StoreError {
             CommandError::Redis(error) | CommandError::Broken(error) => Self::unavailable(error),
             CommandError::Unreadable(unreadable) => Self::corrupt(unreadable),
             CommandError::SeveralSlots => Self::unavailable(
-                "an inbox on a Cluster needs all of its keys in one slot: give the store a prefix with a name in braces, \
-                 such as \"{webhooks}:\"",
+                "an inbox on a Cluster needs all of its keys in one slot: give the store a prefix with a name in \
+                 braces, such as \"{webhooks}:\"",
             ),
             CommandError::NotReplicated { acknowledged, wanted } => Self::unavailable(format!(
                 "{acknowledged} of the {wanted} replicas asked for confirmed the write in time"

@@ -7,7 +7,7 @@ use std::time::Duration;
 use tokio::time::{Instant, sleep};
 
 use super::client::{Client, Mode};
-use super::error::CommandError;
+use super::error::Result;
 use super::scripts;
 
 /// How many events one script purges, and how many it checks.
@@ -62,7 +62,7 @@ impl Housekeeper {
 }
 
 impl Shared {
-    async fn purge_all(&self) -> Result<(), CommandError> {
+    async fn purge_all(&self) -> Result<()> {
         let (prefix, most) = (&self.client.prefix, PURGED.to_string());
         loop {
             let begun = Instant::now();
@@ -76,7 +76,7 @@ impl Shared {
         }
     }
 
-    async fn sweep_some(&self) -> Result<(), CommandError> {
+    async fn sweep_some(&self) -> Result<()> {
         let (position, most) = (self.begin_sweep(), SWEPT.to_string());
         let arguments = [&*self.client.prefix, &position, &most].map(str::as_bytes);
         let reply = self.client.run(Mode::Repeatable, &scripts::SWEEP, &self.client.stream()?, &arguments).await?;

@@ -4,7 +4,7 @@ use std::time::Duration;
 use tokio::time::sleep;
 
 use super::client::{Client, Mode};
-use super::error::CommandError;
+use super::error::Result;
 use super::housekeeping::Housekeeper;
 use super::listener::Listener;
 use super::record::{self, is_leased, milliseconds};
@@ -32,50 +32,42 @@ pub(super) struct Inbox {
 pub(super) type HeldEvent = (String, ClaimToken);
 
 impl Inbox {
-    pub(super) async fn renew(&self, claim: &ClaimRequest<'_>) -> Result<Option<Hold>, CommandError> {
-        self.renew_or_start(claim, b"").await
+    pub(super) async fn renew(&self, claim: &ClaimRequest<'_>) -> Result<Option<Hold>> {
+        self.renew_or_start(claim, "").await
     }
 
     /// Renews, and notes that the event's handler is about to be called.
-    pub(super) async fn start(&self, claim: &ClaimRequest<'_>) -> Result<Option<Hold>, CommandError> {
-        self.renew_or_start(claim, b"1").await
+    pub(super) async fn start(&self, claim: &ClaimRequest<'_>) -> Result<Option<Hold>> {
+        self.renew_or_start(claim, "1").await
     }
 
-    async fn renew_or_start(&self, claim: &ClaimRequest<'_>, starts: &[u8]) -> Result<Option<Hold>, CommandError> {
-        let lease = lease_milliseconds(claim.lease);
-        let arguments = [lease.as_bytes(), starts];
+    async fn renew_or_start(&self, claim: &ClaimRequest<'_>, starts: &str) -> Result<Option<Hold>> {
+        let arguments = [&lease_milliseconds(claim.lease), starts];
         self.change_held(&scripts::RENEW, Mode::Once, &self.client.key(claim.key), claim.token, &arguments).await
     }
 
-    pub(super) async fn settle(
-        &self,
-        claim: &ClaimRequest<'_>,
-        ending: &Ending<'_>,
-    ) -> Result<Option<Hold>, CommandError> {
-        let (key, token) = (self.client.key(claim.key), claim.token);
+    /// Ends the lease of the event with this record key.
+    pub(super) async fn settle(&self, key: &str, token: ClaimToken, ending: &Ending<'_>) -> Result<Option<Hold>> {
         match *ending {
             Ending::Complete(Completion { failed: false, summary, retention }) => {
                 let [retention, of_body] = self.retentions(retention);
-                let arguments = [retention.as_bytes(), of_body.as_bytes(), summary.as_bytes()];
-                self.end_lease(&scripts::COMPLETE, Mode::Replicated, &key, token, &arguments).await
+                let arguments = [&*retention, &of_body, summary];
+                self.end_lease(&scripts::COMPLETE, Mode::Replicated, key, token, &arguments).await
             }
             Ending::Complete(Completion { summary: reason, .. }) | Ending::Bury { reason } => {
-                self.bury(&key, token, reason).await
+                self.end_lease(&scripts::BURY, Mode::Replicated, key, token, &[reason, &escaped(reason)]).await
             }
-            Ending::Release => self.end_lease(&scripts::RELEASE, Mode::Repeatable, &key, token, &[]).await,
+            Ending::Release => self.release(Mode::Repeatable, key, token).await,
             Ending::Retry { after, reason } => {
                 let delay = if after.is_zero() { 0 } else { milliseconds(after) }.to_string();
-                let reason = escaped(reason);
-                let arguments = [delay.as_bytes(), reason.as_bytes()];
-                self.end_lease(&scripts::RELEASE, Mode::Repeatable, &key, token, &arguments).await
+                let arguments = [&*delay, &escaped(reason)];
+                self.end_lease(&scripts::RELEASE, Mode::Repeatable, key, token, &arguments).await
             }
         }
     }
 
-    pub(super) async fn bury(&self, key: &str, token: ClaimToken, reason: &str) -> Result<Option<Hold>, CommandError> {
-        let line = escaped(reason);
-        let arguments = [reason.as_bytes(), line.as_bytes()];
-        self.end_lease(&scripts::BURY, Mode::Replicated, key, token, &arguments).await
+    async fn release(&self, mode: Mode, key: &str, token: ClaimToken) -> Result<Option<Hold>> {
+        self.end_lease(&scripts::RELEASE, mode, key, token, &[]).await
     }
 
     /// Releases events that no worker knows of, in a task of its own.
@@ -87,7 +79,7 @@ impl Inbox {
         tokio::spawn(async move {
             for (key, token) in events {
                 for _ in 0..RELEASE_TRIES {
-                    if inbox.end_lease(&scripts::RELEASE, mode, &key, token, &[]).await.is_ok() {
+                    if inbox.release(mode, &key, token).await.is_ok() {
                         break;
                     }
                     sleep(RELEASE_PAUSE).await;
@@ -107,7 +99,7 @@ impl Inbox {
         [record, body].map(|time| time.to_string())
     }
 
-    /// As [`change_held`](Self::change_held). The event itself, or the next one of its order, may be due now: workers are
+    /// Changes an event that is not running any more then. It, or the next one of its order, may be due: workers are
     /// notified.
     async fn end_lease(
         &self,
@@ -115,8 +107,8 @@ impl Inbox {
         mode: Mode,
         key: &str,
         token: ClaimToken,
-        arguments: &[&[u8]],
-    ) -> Result<Option<Hold>, CommandError> {
+        arguments: &[&str],
+    ) -> Result<Option<Hold>> {
         let hold = self.change_held(script, mode, key, token, arguments).await?;
         if hold == Some(Hold::Held) {
             self.listener.notify();
@@ -131,13 +123,14 @@ impl Inbox {
         mode: Mode,
         key: &str,
         token: ClaimToken,
-        arguments: &[&[u8]],
-    ) -> Result<Option<Hold>, CommandError> {
+        arguments: &[&str],
+    ) -> Result<Option<Hold>> {
         if !is_leased(token) {
             return Ok(None);
         }
         let token = record::token(token);
-        let arguments = [&[self.client.prefix.as_bytes(), token.as_bytes()], arguments].concat();
+        let arguments: Vec<_> =
+            [&*self.client.prefix, &token].iter().chain(arguments).map(|text| text.as_bytes()).collect();
         let (answer, confirmed) = self.client.run(mode, script, key, &arguments).await?.split::<String>()?;
         match answer.as_str() {
             "held" => {

@@ -10,7 +10,7 @@ use tokio::time::{Instant, timeout, timeout_at};
 
 use super::client::Mode;
 use super::entry::optional;
-use super::error::{CommandError, NoConnection};
+use super::error::{CommandError, NoConnection, Result};
 use super::inbox::{Inbox, lease_milliseconds};
 use super::leased_rows::{self, LeasedRow, Row, UNREADABLE};
 use super::{lost_leases, record, scripts};
@@ -25,8 +25,8 @@ const MOST: usize = 64;
 /// How many scripts one lease runs that lease nothing, because they had to repair something.
 const MOST_SCRIPTS: usize = 64;
 
-/// How often a lease is sent if its connection breaks. An idle connection that turns out to be closed costs no lease, nor
-/// does another one that was begun before.
+/// How often a lease is sent if its connection breaks. An idle connection that turns out to be closed costs no lease,
+/// nor does another one that was begun before.
 const SENDS: usize = 3;
 
 /// The rows, the keys of events that were buried, the position up to which everything was read, whether there may be
@@ -34,7 +34,7 @@ const SENDS: usize = 3;
 type Reply = (Vec<Row>, Vec<String>, Option<String>, bool, bool);
 
 /// Leases events in a task that outlives the caller: events that come too late for it are released.
-pub(super) async fn lease(inbox: &Arc<Inbox>, request: &LeaseRequest<'_>) -> Result<Vec<Leased>, CommandError> {
+pub(super) async fn lease(inbox: &Arc<Inbox>, request: &LeaseRequest<'_>) -> Result<Vec<Leased>> {
     let stream = inbox.client.stream()?;
     if request.limit == 0 {
         return Ok(Vec::new());
@@ -60,7 +60,7 @@ struct LeaseTask {
 
 impl LeaseTask {
     /// Leases under tokens that no other lease has. If the reply is lost, these tokens are searched for.
-    async fn run(self, sender: oneshot::Sender<Result<InTransit<Arc<Inbox>>, CommandError>>) {
+    async fn run(self, sender: oneshot::Sender<Result<InTransit<Arc<Inbox>>>>) {
         let (inbox, until) = (&self.inbox, Instant::now() + self.inbox.client.timeout);
         let mut sends = 1;
         let rows = loop {
@@ -88,13 +88,9 @@ impl LeaseTask {
     }
 
     /// Releases the events of a lease whose caller has left, and which the server may carry out now, later, or never.
-    /// The reply may still come, or the connection may lead nowhere without an error: while the reply is waited for, the
-    /// events are searched for by another connection.
-    async fn release_late(
-        &self,
-        mut asking: Pin<&mut impl Future<Output = Result<Vec<LeasedRow>, CommandError>>>,
-        lease: String,
-    ) {
+    /// The reply may still come, or the connection may lead nowhere without an error: while the reply is waited for,
+    /// the events are searched for by another connection.
+    async fn release_late(&self, mut asking: Pin<&mut impl Future<Output = Result<Vec<LeasedRow>>>>, lease: String) {
         let Self { inbox, .. } = self;
         for delay in lost_leases::delays() {
             match timeout(delay, &mut asking).await {
@@ -115,7 +111,7 @@ impl LeaseTask {
         }
     }
 
-    async fn lease_under(&self, tokens: Vec<ClaimToken>, until: Instant) -> Result<Vec<LeasedRow>, CommandError> {
+    async fn lease_under(&self, tokens: Vec<ClaimToken>, until: Instant) -> Result<Vec<LeasedRow>> {
         let Inbox { client, listener, housekeeper, .. } = &*self.inbox;
         let texts: Vec<_> = tokens.iter().map(|token| record::token(*token)).collect();
         let arguments: Vec<&[u8]> = self.arguments.iter().chain(&texts).map(String::as_bytes).collect();
@@ -127,8 +123,8 @@ impl LeaseTask {
             if let Some(position) = position {
                 listener.set_position(position);
             }
-            // A script that leased nothing has repaired something, which is out of the way now. After `until`, no caller
-            // waits for events.
+            // A script that leased nothing has repaired something, which is out of the way now. After `until`, no
+            // caller waits for events.
             if !rows.is_empty() || !has_more || Instant::now() >= until {
                 return Ok(rows.into_iter().zip(tokens).map(|(row, token)| LeasedRow { row, token }).collect());
             }

@@ -6,11 +6,11 @@ use deadpool_redis::redis;
 
 use super::client::{Client, Mode};
 use super::entry::{Entry, event_key};
-use super::error::CommandError;
+use super::error::Result;
 use super::inbox::{HeldEvent, Inbox};
 use super::record::{self, Unreadable};
-use crate::store::ClaimToken;
 use crate::store::queue::Leased;
+use crate::store::{ClaimToken, Ending};
 use crate::telemetry;
 
 /// How many bytes of requests are read at a time, unless it is a single one.
@@ -37,9 +37,9 @@ struct OpenedRow {
     request: Option<Vec<u8>>,
 }
 
-/// Reads the rows, and the requests that are still missing. An event that cannot be run is buried, and one whose request
-/// does not come in time is released.
-pub(super) async fn open(inbox: &Arc<Inbox>, rows: Vec<LeasedRow>) -> Result<Vec<Leased>, CommandError> {
+/// Reads the rows, and the requests that are still missing. An event that cannot be run is buried, and one whose
+/// request does not come in time is released.
+pub(super) async fn open(inbox: &Arc<Inbox>, rows: Vec<LeasedRow>) -> Result<Vec<Leased>> {
     let (mut opened, mut missing) = (Vec::with_capacity(rows.len()), Vec::new());
     for row in rows {
         match row.open() {
@@ -73,7 +73,7 @@ pub(super) async fn open(inbox: &Arc<Inbox>, rows: Vec<LeasedRow>) -> Result<Vec
 }
 
 /// Reads the missing requests, some at a time.
-async fn fetch_requests(client: &Client, opened: &mut [OpenedRow]) -> Result<(), CommandError> {
+async fn fetch_requests(client: &Client, opened: &mut [OpenedRow]) -> Result<()> {
     let mut missing: Vec<_> = opened.iter_mut().filter(|event| event.request.is_none()).collect();
     let mut rest = &mut missing[..];
     while !rest.is_empty() {
@@ -98,7 +98,7 @@ async fn fetch_requests(client: &Client, opened: &mut [OpenedRow]) -> Result<(),
 /// Buries an event that no handler can be called for. If that fails, it is buried when it is leased again.
 async fn bury(inbox: &Inbox, key: &str, token: ClaimToken, reason: &str) {
     telemetry::redis_event_given_up(key, reason);
-    let _ = inbox.bury(&inbox.client.key_of(key), token, reason).await;
+    let _ = inbox.settle(&inbox.client.key_of(key), token, &Ending::Bury { reason }).await;
 }
 
 impl LeasedRow {

@@ -6,7 +6,7 @@ use std::time::Duration;
 use tokio::time::{Instant, sleep};
 
 use super::client::Mode;
-use super::error::CommandError;
+use super::error::Result;
 use super::inbox::{HeldEvent, Inbox};
 use super::{record, scripts};
 
@@ -32,8 +32,8 @@ pub(super) fn delays() -> impl Iterator<Item = Duration> {
     std::iter::successors(Some(first), move |delay| Some((*delay * 2).min(longest)))
 }
 
-/// Searches for the events of a lease in a task of its own, and releases them. The server may be out of reach for longer
-/// than the worker waits: the search goes on until a lease of this time has ended by itself.
+/// Searches for the events of a lease in a task of its own, and releases them. The server may be out of reach for
+/// longer than the worker waits: the search goes on until a lease of this time has ended by itself.
 pub(super) fn search_later(inbox: &Arc<Inbox>, lease: String, time: Duration) {
     let (inbox, lost_at) = (inbox.clone(), Instant::now());
     tokio::spawn(async move {
@@ -54,7 +54,7 @@ pub(super) fn search_later(inbox: &Arc<Inbox>, lease: String, time: Duration) {
 
 /// Looks once for the events of a lease, and releases them if there are any. One script has leased all of them, so that
 /// none will follow. Returns whether there were any.
-pub(super) async fn release_found(inbox: &Arc<Inbox>, lease: &str) -> Result<bool, CommandError> {
+pub(super) async fn release_found(inbox: &Arc<Inbox>, lease: &str) -> Result<bool> {
     if find(inbox, lease).await?.is_empty() {
         return Ok(false);
     }
@@ -66,7 +66,7 @@ pub(super) async fn release_found(inbox: &Arc<Inbox>, lease: &str) -> Result<boo
 }
 
 /// Finds the events that run under tokens of this lease.
-async fn find(inbox: &Inbox, lease: &str) -> Result<Vec<HeldEvent>, CommandError> {
+async fn find(inbox: &Inbox, lease: &str) -> Result<Vec<HeldEvent>> {
     let client = &inbox.client;
     let (stream, most) = (client.stream()?, LOOKED_AT.to_string());
     let (mut cursor, mut found) = (START.to_owned(), Vec::new());

@@ -4,7 +4,7 @@ use deadpool_redis::redis::{self, FromRedisValue};
 
 use super::client::{Client, Mode, Reply};
 use super::entry::{Entry, queued_event};
-use super::error::CommandError;
+use super::error::Result;
 use super::inbox::Inbox;
 use super::record;
 use super::scripts::{self, Script};
@@ -25,11 +25,11 @@ type Row = (String, String, String, Vec<u8>);
 /// Record, key, type, time of receipt, entry, and the failed attempts.
 type Details = (Vec<u8>, String, String, String, Vec<u8>, Option<Vec<u8>>);
 
-/// How many are waiting, running, completed and dead, when the oldest due event was received, in milliseconds since 1970,
-/// and the last arrival.
+/// How many are waiting, running, completed and dead, when the oldest due event was received, in milliseconds since
+/// 1970, and the last arrival.
 type Counted = (i64, u64, u64, u64, Option<i64>, Option<u64>);
 
-pub(super) async fn list(client: &Client, filter: &Filter, page: &Page) -> Result<Vec<QueuedEvent>, CommandError> {
+pub(super) async fn list(client: &Client, filter: &Filter, page: &Page) -> Result<Vec<QueuedEvent>> {
     if let Some(key) = &filter.key {
         let found = get_without_request(client, key).await?.map(|(event, _)| event);
         let found = found.filter(|event| filter.matches(event));
@@ -50,7 +50,7 @@ pub(super) async fn list(client: &Client, filter: &Filter, page: &Page) -> Resul
     Ok(events)
 }
 
-pub(super) async fn get(client: &Client, key: &EventKey) -> Result<Option<QueuedEvent>, CommandError> {
+pub(super) async fn get(client: &Client, key: &EventKey) -> Result<Option<QueuedEvent>> {
     let Some((mut event, encoded)) = get_without_request(client, key).await? else { return Ok(None) };
     // An event that another version wrote is returned without its request.
     if let Ok(entry) = Entry::read(&encoded) {
@@ -62,7 +62,7 @@ pub(super) async fn get(client: &Client, key: &EventKey) -> Result<Option<Queued
     Ok(Some(event))
 }
 
-async fn get_without_request(client: &Client, key: &EventKey) -> Result<Option<(QueuedEvent, Vec<u8>)>, CommandError> {
+async fn get_without_request(client: &Client, key: &EventKey) -> Result<Option<(QueuedEvent, Vec<u8>)>> {
     client.check_slot()?;
     let key = client.key(key);
     let reply = client.run(Mode::Repeatable, &scripts::GET, &key, &[client.prefix.as_bytes()]).await?;
@@ -73,12 +73,12 @@ async fn get_without_request(client: &Client, key: &EventKey) -> Result<Option<(
     Ok(Some((event, encoded)))
 }
 
-pub(super) async fn waiting(client: &Client, up_to: u64) -> Result<u64, CommandError> {
+pub(super) async fn waiting(client: &Client, up_to: u64) -> Result<u64> {
     let waiting: i64 = run(client, &scripts::WAITING).await?.read()?;
     Ok(waiting.max(0).cast_unsigned().min(up_to))
 }
 
-pub(super) async fn counts(client: &Client) -> Result<QueueCounts, CommandError> {
+pub(super) async fn counts(client: &Client) -> Result<QueueCounts> {
     let counted: Counted = run(client, &scripts::COUNTS).await?.read()?;
     let (waiting, running, completed, dead, oldest, _) = counted;
     let oldest_waiting =
@@ -86,7 +86,7 @@ pub(super) async fn counts(client: &Client) -> Result<QueueCounts, CommandError>
     Ok(QueueCounts { waiting: waiting.max(0).cast_unsigned(), running, completed, dead, oldest_waiting })
 }
 
-pub(super) async fn change(inbox: &Inbox, filter: &Filter, change: Change) -> Result<Changed, CommandError> {
+pub(super) async fn change(inbox: &Inbox, filter: &Filter, change: Change) -> Result<Changed> {
     let (client, states) = (&inbox.client, change.states());
     let mut all = Changed::default();
     match change {
@@ -112,8 +112,8 @@ pub(super) async fn change(inbox: &Inbox, filter: &Filter, change: Change) -> Re
     Ok(all)
 }
 
-/// Changes the events that match and are in one of these states, some at a time, and passes on the reply of each script.
-/// The scripts check again: an event that was changed meanwhile is left alone.
+/// Changes the events that match and are in one of these states, some at a time, and passes on the reply of each
+/// script. The scripts check again: an event that was changed meanwhile is left alone.
 async fn change_all<T: FromRedisValue>(
     client: &Client,
     filter: &Filter,
@@ -122,7 +122,7 @@ async fn change_all<T: FromRedisValue>(
     arguments: &[&str],
     name: impl Fn(&QueuedEvent) -> Vec<String>,
     mut on_reply: impl FnMut(T),
-) -> Result<(), CommandError> {
+) -> Result<()> {
     let stream = client.stream()?;
     // A requeued event may be dead again before the last page: those that arrive from now on are left alone.
     let (.., newest): Counted = run(client, &scripts::COUNTS).await?.read()?;
@@ -154,7 +154,7 @@ async fn browse(
     client: &Client,
     state: Option<EventState>,
     after: Option<&str>,
-) -> Result<(Vec<QueuedEvent>, Option<String>), CommandError> {
+) -> Result<(Vec<QueuedEvent>, Option<String>)> {
     let which = match state {
         Some(EventState::Dead) => "dead",
         Some(EventState::Running) => "running",
@@ -171,7 +171,7 @@ async fn browse(
     Ok((events.collect(), last))
 }
 
-async fn run(client: &Client, script: &Script) -> Result<Reply, CommandError> {
+async fn run(client: &Client, script: &Script) -> Result<Reply> {
     client.run(Mode::Repeatable, script, &client.stream()?, &[client.prefix.as_bytes()]).await
 }
 

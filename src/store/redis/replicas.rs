@@ -7,9 +7,9 @@ use tokio::sync::{Semaphore, SemaphorePermit};
 use tokio::time::timeout;
 
 use super::RedisPool;
-use super::error::{CommandError, NoConnection};
+use super::error::{CommandError, NoConnection, Result};
 use super::record::milliseconds;
-use super::shared_connection::{OnBreak, SharedConnection};
+use super::shared_connection::{Sending, SharedConnection};
 
 /// How many writes wait for replicas at a time, each on a connection that is made when it is first needed.
 const CONNECTIONS: usize = 16;
@@ -20,8 +20,8 @@ pub(super) struct Replicas {
     wait: Cmd,
     time: Duration,
     permits: Semaphore,
-    /// The connection that was last used is the next, so that a quiet receiver keeps few. At the end are those where the
-    /// server may still be waiting for replicas, which would delay the next command.
+    /// The connection that was last used is the next, so that a quiet receiver keeps few. At the end are those where
+    /// the server may still be waiting for replicas, which would delay the next command.
     idle: Mutex<VecDeque<Arc<SharedConnection>>>,
 }
 
@@ -40,10 +40,10 @@ impl Replicas {
     }
 
     /// Returns the reply to `command`, and whether enough replicas have confirmed its write.
-    pub(super) async fn ask(&self, command: &Cmd) -> Result<(Value, Result<(), CommandError>), CommandError> {
+    pub(super) async fn ask(&self, command: &Cmd) -> Result<(Value, Result<(), CommandError>)> {
         let reserved = timeout(self.time, self.reserve()).await.ok().flatten();
         let mut reserved = reserved.ok_or(NoConnection::NotYet(self.time))?;
-        let replies = reserved.connection.ask(command, Some(&self.wait), OnBreak::Repeat).await;
+        let replies = reserved.connection.ask(command, Some(&self.wait), Sending::Repeatable).await;
         reserved.is_answered = !matches!(replies, Err(CommandError::TimedOut));
         let (reply, acknowledged) = replies?;
         let acknowledged = acknowledged.and_then(|count| from_redis_value::<u32>(count).ok()).unwrap_or(0);

@@ -9,7 +9,7 @@ use tokio::sync::watch;
 use tokio::time::{Instant, sleep_until, timeout};
 
 use super::RedisPool;
-use super::error::{CommandError, NoConnection, is_demoted};
+use super::error::{CommandError, NoConnection, Result, is_demoted};
 use super::pool::Connection;
 use crate::telemetry;
 
@@ -22,7 +22,7 @@ const REPLACE_PAUSE: Duration = Duration::from_millis(500);
 /// The longest attempt to connect, where the timeout is shorter. A slow attempt is not begun anew for every caller.
 const LONGEST_ATTEMPT: Duration = Duration::from_secs(5);
 
-/// How long [`SharedConnection::ask_patiently`] waits after the timeout.
+/// How long a late reply is waited for.
 const LATEST_REPLY: Duration = Duration::from_secs(300);
 
 /// The reply to a command, and to the one sent right behind it.
@@ -41,13 +41,15 @@ pub(super) struct SharedConnection {
     replies: AtomicU64,
 }
 
-/// What is done where the connection breaks before the reply: the server may have run the command or not.
+/// How a command is sent. If the connection breaks before the reply, the server may have run the command or not.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) enum OnBreak {
-    /// Sends the command again on another connection, for commands that may run twice.
-    Repeat,
-    /// Fails, for commands that must not overtake a later one, or whose second reply differs.
-    Fail,
+pub(super) enum Sending {
+    /// Again on another connection if the connection breaks, for commands that may run twice.
+    Repeatable,
+    /// Once, for commands that must not overtake a later one, or whose second reply differs.
+    Once,
+    /// Once, and the reply is waited for long after the timeout, for callers that have to know what was done.
+    AwaitLateReply,
 }
 
 #[derive(Default)]
@@ -76,43 +78,28 @@ impl SharedConnection {
         Arc::new(Self { pool, timeout, state: watch::Sender::default(), replies: AtomicU64::new(0) })
     }
 
-    /// Sends `command`, and `then` right behind it, and returns both replies.
-    pub(super) async fn ask(
-        self: &Arc<Self>,
-        command: &Cmd,
-        then: Option<&Cmd>,
-        on_break: OnBreak,
-    ) -> Result<Replies, CommandError> {
+    /// Sends `command`, and `then` right behind it, and returns both replies. If nothing comes within the timeout, the
+    /// connection is replaced, and a late reply still comes by the old one.
+    pub(super) async fn ask(self: &Arc<Self>, command: &Cmd, then: Option<&Cmd>, sending: Sending) -> Result<Replies> {
         let replies = self.replies.load(Ordering::Relaxed);
-        let asking = async {
-            match on_break {
-                OnBreak::Repeat => self.ask_again(command, then).await,
-                OnBreak::Fail => self.ask_by(self.current().await?, command, then).await,
+        let mut asking = pin!(async {
+            match sending {
+                Sending::Repeatable => self.ask_again(command, then).await,
+                Sending::Once | Sending::AwaitLateReply => self.ask_by(self.current().await?, command, then).await,
             }
-        };
-        match timeout(self.timeout, asking).await {
-            Ok(answer) => answer,
-            Err(_) => Err(self.timed_out(replies)),
-        }
-    }
-
-    /// Sends `command` once, and waits for minutes for its reply, for callers that have to know what was done. If
-    /// nothing comes within the timeout, the connection is replaced as ever, and the reply still comes by the old one.
-    pub(super) async fn ask_patiently(self: &Arc<Self>, command: &Cmd) -> Result<Value, CommandError> {
-        let replies = self.replies.load(Ordering::Relaxed);
-        let mut asking = pin!(async { self.ask_by(self.current().await?, command, None).await });
+        });
         if let Ok(answer) = timeout(self.timeout, &mut asking).await {
-            return Ok(answer?.0);
+            return answer;
         }
         let error = self.timed_out(replies);
-        match timeout(LATEST_REPLY, asking).await {
-            Ok(answer) => Ok(answer?.0),
-            Err(_) => Err(error),
+        if sending != Sending::AwaitLateReply {
+            return Err(error);
         }
+        timeout(LATEST_REPLY, asking).await.unwrap_or(Err(error))
     }
 
     /// Returns the connection, for commands that the caller sends itself.
-    pub(super) async fn connection(self: &Arc<Self>) -> Result<Connection, CommandError> {
+    pub(super) async fn connection(self: &Arc<Self>) -> Result<Connection> {
         match timeout(self.timeout, self.current()).await {
             Ok(current) => Ok(current?.connection),
             Err(_) => Err(NoConnection::NotYet(self.timeout).into()),
@@ -121,7 +108,7 @@ impl SharedConnection {
 
     /// Asks again where the connection broke: servers and networks close idle connections, and that must cost no
     /// delivery. The same cause may have broken others that were begun before; one that was begun later is asked once.
-    async fn ask_again(self: &Arc<Self>, command: &Cmd, then: Option<&Cmd>) -> Result<Replies, CommandError> {
+    async fn ask_again(self: &Arc<Self>, command: &Cmd, then: Option<&Cmd>) -> Result<Replies> {
         let mut broke_at = None;
         loop {
             let current = self.current().await?;
@@ -135,12 +122,7 @@ impl SharedConnection {
         }
     }
 
-    async fn ask_by(
-        self: &Arc<Self>,
-        current: Current,
-        command: &Cmd,
-        then: Option<&Cmd>,
-    ) -> Result<Replies, CommandError> {
+    async fn ask_by(self: &Arc<Self>, current: Current, command: &Cmd, then: Option<&Cmd>) -> Result<Replies> {
         let Current { mut connection, number, .. } = current;
         let replies = send(&mut connection, command, then).await;
         if !replies.as_ref().is_err_and(RedisError::is_io_error) {
@@ -217,8 +199,8 @@ impl SharedConnection {
         });
     }
 
-    /// Begins an attempt at the time that `when` returns, unless there is one. It is a task of its own: the callers that
-    /// wait for it may leave.
+    /// Begins an attempt at the time that `when` returns, unless there is one. It is a task of its own: the callers
+    /// that wait for it may leave.
     fn attempt(self: &Arc<Self>, when: impl FnOnce(&State, Instant) -> Option<Instant>) {
         let mut begin = None;
         self.state.send_if_modified(|state| {

@@ -9,6 +9,7 @@ use super::housekeeping::Housekeeper;
 use super::listener::Listener;
 use super::record::{self, is_leased, milliseconds};
 use super::scripts::{self, Script};
+use crate::EventKey;
 use crate::store::queue::log::escaped;
 use crate::store::{ClaimRequest, ClaimToken, Completion, Ending, Hold};
 
@@ -28,8 +29,12 @@ pub(super) struct Inbox {
     pub(super) body_retention: Option<Duration>,
 }
 
-/// The key of an event's record, and the token that holds the event.
-pub(super) type HeldEvent = (String, ClaimToken);
+/// An event that a token holds.
+pub(super) struct HeldEvent {
+    /// The key of its record.
+    pub(super) key: String,
+    pub(super) token: ClaimToken,
+}
 
 impl Inbox {
     pub(super) async fn renew(&self, claim: &ClaimRequest<'_>) -> Result<Option<Hold>> {
@@ -42,32 +47,28 @@ impl Inbox {
     }
 
     async fn renew_or_start(&self, claim: &ClaimRequest<'_>, starts: &str) -> Result<Option<Hold>> {
-        let arguments = [&lease_milliseconds(claim.lease), starts];
-        self.change_held(&scripts::RENEW, Mode::Once, &self.client.key(claim.key), claim.token, &arguments).await
+        let event = self.held(claim.key, claim.token);
+        self.change_held(&scripts::RENEW, Mode::Once, &event, &[&lease_milliseconds(claim.lease), starts]).await
     }
 
-    /// Ends the lease of the event with this record key.
-    pub(super) async fn settle(&self, key: &str, token: ClaimToken, ending: &Ending<'_>) -> Result<Option<Hold>> {
+    /// Ends the lease of an event.
+    pub(super) async fn settle(&self, event: &HeldEvent, ending: &Ending<'_>) -> Result<Option<Hold>> {
         match *ending {
             Ending::Complete(Completion { failed: false, summary, retention }) => {
                 let [retention, of_body] = self.retentions(retention);
                 let arguments = [&*retention, &of_body, summary];
-                self.end_lease(&scripts::COMPLETE, Mode::Replicated, key, token, &arguments).await
+                self.end_lease(&scripts::COMPLETE, Mode::Replicated, event, &arguments).await
             }
             Ending::Complete(Completion { summary: reason, .. }) | Ending::Bury { reason } => {
-                self.end_lease(&scripts::BURY, Mode::Replicated, key, token, &[reason, &escaped(reason)]).await
+                self.end_lease(&scripts::BURY, Mode::Replicated, event, &[reason, &escaped(reason)]).await
             }
-            Ending::Release => self.release(Mode::Repeatable, key, token).await,
+            Ending::Release => self.end_lease(&scripts::RELEASE, Mode::Repeatable, event, &[]).await,
             Ending::Retry { after, reason } => {
                 let delay = if after.is_zero() { 0 } else { milliseconds(after) }.to_string();
                 let arguments = [&*delay, &escaped(reason)];
-                self.end_lease(&scripts::RELEASE, Mode::Repeatable, key, token, &arguments).await
+                self.end_lease(&scripts::RELEASE, Mode::Repeatable, event, &arguments).await
             }
         }
-    }
-
-    async fn release(&self, mode: Mode, key: &str, token: ClaimToken) -> Result<Option<Hold>> {
-        self.end_lease(&scripts::RELEASE, mode, key, token, &[]).await
     }
 
     /// Releases events that no worker knows of, in a task of its own.
@@ -77,15 +78,19 @@ impl Inbox {
         }
         let inbox = self.clone();
         tokio::spawn(async move {
-            for (key, token) in events {
+            for event in events {
                 for _ in 0..RELEASE_TRIES {
-                    if inbox.release(mode, &key, token).await.is_ok() {
+                    if inbox.end_lease(&scripts::RELEASE, mode, &event, &[]).await.is_ok() {
                         break;
                     }
                     sleep(RELEASE_PAUSE).await;
                 }
             }
         });
+    }
+
+    pub(super) fn held(&self, key: &EventKey, token: ClaimToken) -> HeldEvent {
+        HeldEvent { key: self.client.key(key), token }
     }
 
     /// How many milliseconds the record of an ended event is kept, and its request.
@@ -99,17 +104,16 @@ impl Inbox {
         [record, body].map(|time| time.to_string())
     }
 
-    /// Changes an event that is not running any more then. It, or the next one of its order, may be due: workers are
-    /// notified.
+    /// Changes an event so that it does not run any more. The event, or the next one of its order, may be due: workers
+    /// are notified.
     async fn end_lease(
         &self,
         script: &Script,
         mode: Mode,
-        key: &str,
-        token: ClaimToken,
+        event: &HeldEvent,
         arguments: &[&str],
     ) -> Result<Option<Hold>> {
-        let hold = self.change_held(script, mode, key, token, arguments).await?;
+        let hold = self.change_held(script, mode, event, arguments).await?;
         if hold == Some(Hold::Held) {
             self.listener.notify();
         }
@@ -121,17 +125,16 @@ impl Inbox {
         &self,
         script: &Script,
         mode: Mode,
-        key: &str,
-        token: ClaimToken,
+        event: &HeldEvent,
         arguments: &[&str],
     ) -> Result<Option<Hold>> {
-        if !is_leased(token) {
+        if !is_leased(event.token) {
             return Ok(None);
         }
-        let token = record::token(token);
+        let token = record::token(event.token);
         let arguments: Vec<_> =
             [&*self.client.prefix, &token].iter().chain(arguments).map(|text| text.as_bytes()).collect();
-        let (answer, confirmed) = self.client.run(mode, script, key, &arguments).await?.split::<String>()?;
+        let (answer, confirmed) = self.client.run(mode, script, &event.key, &arguments).await?.split::<String>()?;
         match answer.as_str() {
             "held" => {
                 confirmed?;

@@ -160,7 +160,7 @@ fn add_limits(arguments: &mut Vec<String>, limits: Option<&KindLimits>, name: im
 
 impl PutBack for Arc<Inbox> {
     fn put_back(&self, events: Vec<Leased>) {
-        let events = events.into_iter().map(|event| (self.client.key(&event.key), event.token)).collect();
+        let events = events.into_iter().map(|event| self.held(&event.key, event.token)).collect();
         self.release_later(Mode::Repeatable, events);
     }
 }

@@ -62,7 +62,7 @@ pub(super) async fn open(inbox: &Arc<Inbox>, rows: Vec<LeasedRow>) -> Result<Vec
             }
             (Some(Err(Unreadable)), _) => bury(inbox, leased.key.as_str(), leased.token, UNREADABLE).await,
             (None, Ok(())) => bury(inbox, leased.key.as_str(), leased.token, GONE).await,
-            (None, Err(_)) => missing.push((inbox.client.key(&leased.key), leased.token)),
+            (None, Err(_)) => missing.push(inbox.held(&leased.key, leased.token)),
         }
     }
     inbox.release_later(Mode::Repeatable, missing);
@@ -98,7 +98,8 @@ async fn fetch_requests(client: &Client, opened: &mut [OpenedRow]) -> Result<()>
 /// Buries an event that no handler can be called for. If that fails, it is buried when it is leased again.
 async fn bury(inbox: &Inbox, key: &str, token: ClaimToken, reason: &str) {
     telemetry::redis_event_given_up(key, reason);
-    let _ = inbox.settle(&inbox.client.key_of(key), token, &Ending::Bury { reason }).await;
+    let event = HeldEvent { key: inbox.client.key_of(key), token };
+    let _ = inbox.settle(&event, &Ending::Bury { reason }).await;
 }
 
 impl LeasedRow {
@@ -113,6 +114,6 @@ impl LeasedRow {
     }
 
     pub(super) fn held_event(&self, client: &Client) -> Option<HeldEvent> {
-        Some((client.key_of(&event_key(&self.row.4).ok()?), self.token))
+        Some(HeldEvent { key: client.key_of(&event_key(&self.row.4).ok()?), token: self.token })
     }
 }

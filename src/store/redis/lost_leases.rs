@@ -75,7 +75,7 @@ async fn find(inbox: &Inbox, lease: &str) -> Result<Vec<HeldEvent>> {
         let reply = client.run(Mode::Spare, &scripts::FIND_LEASED, &stream, &arguments).await?;
         let (next, rows): Found = reply.read()?;
         for (key, token) in rows {
-            found.push((client.key_of(&key), record::read_token(&token)?));
+            found.push(HeldEvent { key: client.key_of(&key), token: record::read_token(&token)? });
         }
         if next == START {
             return Ok(found);

@@ -33,7 +33,7 @@
 //! - *A failover* of Sentinel or Cluster forgets the writes that had not reached the promoted replica.
 //!   [`replicas`](RedisStoreBuilder::replicas) makes that unlikely, and cannot rule it out.
 //! - *Eviction* drops claims silently when memory runs out, under every `maxmemory-policy` but `noeviction`: all claims
-//!   have a time to live, so the `volatile-*` policies do not spare them either. Under `noeviction`, new events are
+//!   have a time to live, and so the `volatile-*` policies do not spare them either. Under `noeviction`, new events are
 //!   refused and running ones can end: from Redis 7 on, a full server renews, completes and releases claims. Redis 6
 //!   refuses completions as well: if memory is freed only after the lease and the receiver have ended, the event runs
 //!   again.
@@ -42,12 +42,12 @@
 //!
 //! **Redis uses the wall clock.** It stores the time of day at which a lease or a record ends, and not how long it
 //! still has. If the clock of its host jumps *forward*, leases end early, and an event may *run a second time while the
-//! first run goes on* (and can no longer complete the event); records are forgotten early, too. If it jumps *back*, the
+//! first run goes on* (which then cannot complete the event); records are forgotten early, too. If it jumps *back*, the
 //! events of an instance that died are refused for so much longer. A promoted replica uses the clock of its own host.
 //! Have NTP *slew* the clocks of all of them, and step them only before Redis starts: `check` cannot see how they are
 //! set.
 //!
-//! Events that must not be forgotten belong into Postgres or SQLite, where the completion can be a part of the
+//! Events that must not be forgotten belong in Postgres or SQLite, where the completion can be a part of the
 //! handler's own transaction.
 //!
 //! # Use of the pool
@@ -73,7 +73,7 @@
 //! | and [`replicas`](RedisStoreBuilder::replicas) | kept | kept | kept, unless another replica is promoted than those that confirmed |
 //!
 //! [`check`](RedisStore::check) does not warn about `everysec`: it is good enough for claims, since a forgotten event
-//! is sent again. An acknowledged event is not: run an inbox with `appendfsync always`.
+//! is sent again. An acknowledged event is not sent again: run an inbox with `appendfsync always`.
 //!
 //! With replicas, an event that too few of them confirm is not acknowledged, nor is a duplicate that finds it; it is in
 //! the stream nevertheless, and will run. None of this makes Redis as durable as Postgres: where an accepted event must
@@ -86,7 +86,7 @@
 //! nothing. Do not move the slot to another node while events arrive: until all of its keys are there, a script sees
 //! only some of them, and an event may run twice.
 //!
-//! **Workers** are woken by a connection of its own, on which the store waits for new entries of the stream while a
+//! **Workers** are woken by a separate connection, on which the store waits for new entries of the stream while a
 //! worker is idle. An event that another process retries or releases, or whose predecessor in its order has ended
 //! there, adds no entry: it is found at the worker's next [poll](crate::Worker::poll_every). Leases, delays and
 //! retention are on the server's clock.

@@ -77,7 +77,7 @@ impl Store for RedisStore {
 
     fn settle<'a>(&'a self, claim: &'a ClaimRequest<'a>, ending: Ending<'a>) -> StoreFuture<'a, Hold> {
         Box::pin(async move {
-            if let Some(hold) = self.inbox.settle(&self.client.key(claim.key), claim.token, &ending).await? {
+            if let Some(hold) = self.inbox.settle(&self.inbox.held(claim.key, claim.token), &ending).await? {
                 return Ok(hold);
             }
             Ok(match ending {

@@ -27,7 +27,7 @@ pub(super) struct Written {
 
 impl Written {
     fn read(reply: Reply) -> Result<Self> {
-        let (existing, confirmed) = reply.split::<Option<Vec<u8>>>()?;
+        let (existing, confirmed) = reply.into_parts::<Option<Vec<u8>>>()?;
         Ok(Self { existing: existing.as_deref().map(Record::read).transpose()?, confirmed })
     }
 
@@ -78,7 +78,7 @@ impl Claims {
 
     pub(super) async fn release(&self, claim: &ClaimRequest<'_>) -> Result<Hold> {
         let (key, holder) = (self.client.key(claim.key), record::holder(claim.token));
-        let reply = self.client.run(Mode::Repeatable, &scripts::DELETE, &key, &[holder.as_bytes()]).await?;
+        let reply = self.client.run(Mode::Repeatable, &scripts::DELETE, &key, &[holder]).await?;
         Ok(Written::read(reply)?.hold())
     }
 
@@ -110,7 +110,6 @@ impl Claims {
     ) -> Result<Written> {
         let (key, holder, time) =
             (self.client.key(claim.key), record::holder(claim.token), milliseconds(time).to_string());
-        let arguments = [holder.as_bytes(), value.as_bytes(), time.as_bytes()];
-        Written::read(self.client.run(mode, script, &key, &arguments).await?)
+        Written::read(self.client.run(mode, script, &key, &[&*holder, value, &time]).await?)
     }
 }

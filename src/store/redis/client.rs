@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use deadpool_redis::redis::{Cmd, FromRedisValue, RedisError, Value, from_redis_value};
+use deadpool_redis::redis::{Cmd, FromRedisValue, RedisError, ToRedisArgs, Value, from_redis_value};
 use xxhash_rust::xxh3::xxh3_64;
 
 use super::RedisPool;
@@ -56,18 +56,17 @@ pub(super) enum Mode {
 /// A server's reply, and whether enough replicas have confirmed the write.
 pub(super) struct Reply {
     value: Value,
-    pub(super) confirmed: Result<()>,
+    confirmed: Result<()>,
 }
 
 impl Reply {
     pub(super) fn read<T: FromRedisValue>(self) -> Result<T> {
-        from_redis_value(self.value).map_err(|error| RedisError::from(error).into())
+        Ok(self.into_parts()?.0)
     }
 
-    /// Reads the value, and keeps whether it is confirmed.
-    pub(super) fn split<T: FromRedisValue>(self) -> Result<(T, Result<(), CommandError>)> {
-        let confirmed = self.confirmed.clone();
-        Ok((self.read()?, confirmed))
+    /// Reads the value, and returns whether it is confirmed as well.
+    pub(super) fn into_parts<T: FromRedisValue>(self) -> Result<(T, Result<()>)> {
+        Ok((from_redis_value(self.value).map_err(RedisError::from)?, self.confirmed))
     }
 }
 
@@ -92,7 +91,13 @@ impl Client {
 
     /// Runs a script: by its hash, or in full on a server that does not have it; with its flags, or without them on a
     /// server that turns out not to know them.
-    pub(super) async fn run(&self, mode: Mode, script: &Script, key: &str, arguments: &[&[u8]]) -> Result<Reply> {
+    pub(super) async fn run<A: ToRedisArgs + Sync>(
+        &self,
+        mode: Mode,
+        script: &Script,
+        key: &str,
+        arguments: &[A],
+    ) -> Result<Reply> {
         let mut flags = if self.refuses_flags() { Flags::Unknown } else { Flags::Known };
         let mut by_hash = mode != Mode::InOneStep;
         loop {

@@ -103,7 +103,7 @@ impl Enqueuer {
         let mut arguments = vec![client.prefix.as_bytes(), is_replicated];
         arguments.extend(events.iter().flat_map(|event| event.arguments()));
         let reply = client.run(Mode::Replicated, &scripts::ENQUEUE, &first.key, &arguments).await?;
-        let (existing, confirmed) = reply.split::<Vec<Option<Vec<u8>>>>()?;
+        let (existing, confirmed) = reply.into_parts::<Vec<Option<Vec<u8>>>>()?;
         if existing.len() != events.len() {
             return Err(Unreadable.into());
         }

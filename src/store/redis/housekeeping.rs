@@ -66,7 +66,7 @@ impl Shared {
         let (prefix, most) = (&self.client.prefix, PURGED.to_string());
         loop {
             let begun = Instant::now();
-            let arguments = [prefix.as_bytes(), most.as_bytes()];
+            let arguments = [&**prefix, &most];
             let reply = self.client.run(Mode::Repeatable, &scripts::PURGE, &self.client.stream()?, &arguments).await?;
             if !reply.read::<bool>()? {
                 return Ok(());
@@ -78,7 +78,7 @@ impl Shared {
 
     async fn sweep_some(&self) -> Result<()> {
         let (position, most) = (self.begin_sweep(), SWEPT.to_string());
-        let arguments = [&*self.client.prefix, &position, &most].map(str::as_bytes);
+        let arguments = [&*self.client.prefix, &position, &most];
         let reply = self.client.run(Mode::Repeatable, &scripts::SWEEP, &self.client.stream()?, &arguments).await?;
         self.sweep().position = reply.read()?;
         Ok(())

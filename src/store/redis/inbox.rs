@@ -132,9 +132,9 @@ impl Inbox {
             return Ok(None);
         }
         let token = record::token(event.token);
-        let arguments: Vec<_> =
-            [&*self.client.prefix, &token].iter().chain(arguments).map(|text| text.as_bytes()).collect();
-        let (answer, confirmed) = self.client.run(mode, script, &event.key, &arguments).await?.split::<String>()?;
+        let arguments = [&[&*self.client.prefix, &token], arguments].concat();
+        let (answer, confirmed) =
+            self.client.run(mode, script, &event.key, &arguments).await?.into_parts::<String>()?;
         match answer.as_str() {
             "held" => {
                 confirmed?;

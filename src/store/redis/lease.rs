@@ -114,7 +114,7 @@ impl LeaseTask {
     async fn lease_under(&self, tokens: Vec<ClaimToken>, until: Instant) -> Result<Vec<LeasedRow>> {
         let Inbox { client, listener, housekeeper, .. } = &*self.inbox;
         let texts: Vec<_> = tokens.iter().map(|token| record::token(*token)).collect();
-        let arguments: Vec<&[u8]> = self.arguments.iter().chain(&texts).map(String::as_bytes).collect();
+        let arguments: Vec<_> = self.arguments.iter().chain(&texts).collect();
         for _ in 0..MOST_SCRIPTS {
             let reply = client.run(Mode::AwaitLateReply, &scripts::LEASE, &self.stream, &arguments).await?;
             let (rows, buried, position, has_more, has_expired): Reply = reply.read()?;

@@ -71,7 +71,7 @@ async fn find(inbox: &Inbox, lease: &str) -> Result<Vec<HeldEvent>> {
     let (stream, most) = (client.stream()?, LOOKED_AT.to_string());
     let (mut cursor, mut found) = (START.to_owned(), Vec::new());
     loop {
-        let arguments = [&*client.prefix, lease, &cursor, &most].map(str::as_bytes);
+        let arguments = [&*client.prefix, lease, &cursor, &most];
         let reply = client.run(Mode::Spare, &scripts::FIND_LEASED, &stream, &arguments).await?;
         let (next, rows): Found = reply.read()?;
         for (key, token) in rows {

@@ -65,7 +65,7 @@ pub(super) async fn get(client: &Client, key: &EventKey) -> Result<Option<Queued
 async fn get_without_request(client: &Client, key: &EventKey) -> Result<Option<(QueuedEvent, Vec<u8>)>> {
     client.check_slot()?;
     let key = client.key(key);
-    let reply = client.run(Mode::Repeatable, &scripts::GET, &key, &[client.prefix.as_bytes()]).await?;
+    let reply = client.run(Mode::Repeatable, &scripts::GET, &key, &[&*client.prefix]).await?;
     let found: Option<Details> = reply.read()?;
     let Some((record, key, event_type, received, encoded, failures)) = found else { return Ok(None) };
     let mut event = queued_event(&key, &event_type, &received, &record)?;
@@ -142,7 +142,7 @@ async fn change_all<T: FromRedisValue>(
                 break;
             }
             let all = [&*client.prefix].into_iter().chain(arguments.iter().copied());
-            let all: Vec<_> = all.chain(names.iter().map(String::as_str)).map(str::as_bytes).collect();
+            let all: Vec<_> = all.chain(names.iter().map(String::as_str)).collect();
             on_reply(client.run(Mode::Once, script, &stream, &all).await?.read()?);
         }
     }
@@ -161,7 +161,7 @@ async fn browse(
         _ => "all",
     };
     let count = AT_ONCE.to_string();
-    let arguments = [&client.prefix, which, after.unwrap_or_default(), &count].map(str::as_bytes);
+    let arguments = [&*client.prefix, which, after.unwrap_or_default(), &count];
     let reply = client.run(Mode::Repeatable, &scripts::BROWSE, &client.stream()?, &arguments).await?;
     let (rows, last): (Vec<Row>, Option<String>) = reply.read()?;
     // An event that cannot be read must not hide the others.
@@ -172,7 +172,7 @@ async fn browse(
 }
 
 async fn run(client: &Client, script: &Script) -> Result<Reply> {
-    client.run(Mode::Repeatable, script, &client.stream()?, &[client.prefix.as_bytes()]).await
+    client.run(Mode::Repeatable, script, &client.stream()?, &[&*client.prefix]).await
 }
 
 fn name(event: &QueuedEvent) -> Vec<String> {

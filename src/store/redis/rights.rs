@@ -42,8 +42,7 @@ pub(super) async fn missing_rights(client: &Client, key: &EventKey) -> Result<Mi
 }
 
 async fn denied(client: &Client, key: &EventKey, calls: &[&str]) -> Result<Vec<String>> {
-    let arguments: Vec<_> = calls.iter().map(|call| call.as_bytes()).collect();
-    let reply = client.run(Mode::Repeatable, &scripts::TRY_COMMANDS, &client.key(key), &arguments).await?;
+    let reply = client.run(Mode::Repeatable, &scripts::TRY_COMMANDS, &client.key(key), calls).await?;
     let denied: Vec<usize> = reply.read()?;
     Ok(denied.into_iter().filter_map(|number| Some(name(calls.get(number.checked_sub(1)?)?))).collect())
 }

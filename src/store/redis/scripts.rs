@@ -6,7 +6,7 @@
 
 use std::sync::OnceLock;
 
-use deadpool_redis::redis::{self, Cmd};
+use deadpool_redis::redis::{self, Cmd, ToRedisArgs};
 
 pub(super) const SECTIONS: [&str; 4] = [
     include_str!("lua/claims.lua"),
@@ -85,13 +85,13 @@ impl Script {
     }
 
     /// The command for a server that has the script.
-    pub(super) fn by_hash(&self, flags: Flags, key: &str, arguments: &[&[u8]]) -> Cmd {
+    pub(super) fn by_hash(&self, flags: Flags, key: &str, arguments: &[impl ToRedisArgs]) -> Cmd {
         command("EVALSHA", &self.text(flags).hash, key, arguments)
     }
 
     /// The command for a server that does not have the script, and has it afterwards. It is one step, unlike
     /// `SCRIPT LOAD` first: nothing can come between.
-    pub(super) fn in_full(&self, flags: Flags, key: &str, arguments: &[&[u8]]) -> Cmd {
+    pub(super) fn in_full(&self, flags: Flags, key: &str, arguments: &[impl ToRedisArgs]) -> Cmd {
         command("EVAL", &self.text(flags).code, key, arguments)
     }
 
@@ -111,7 +111,7 @@ impl Text {
     }
 }
 
-fn command(name: &str, script: &str, key: &str, arguments: &[&[u8]]) -> Cmd {
+fn command(name: &str, script: &str, key: &str, arguments: &[impl ToRedisArgs]) -> Cmd {
     let mut command = redis::cmd(name);
     command.arg(script).arg(1).arg(key).arg(arguments);
     command

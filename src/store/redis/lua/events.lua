@@ -120,7 +120,7 @@ local function read_record(key)
   if not arrival then
     return record
   end
-  record.arrival, record.attempts, record.time, record.rest = arrival, tonumber(attempts), tonumber(time), rest
+  record.arrival, record.attempts, record.time = arrival, tonumber(attempts), tonumber(time)
   if record.state == 'a' then
     local mode, flags, due = string.match(rest, '^([wr])(%a*) ?(%d*)$')
     record.mode, record.due = mode, tonumber(due) or record.time
@@ -241,14 +241,13 @@ local function class_of(record)
   return record.attempts == 0 and UNTRIED or TRIED
 end
 
-local function first_of(key)
-  local first = redis.call('ZRANGE', key, 0, 0, 'WITHSCORES')
-  return first[1], first[2]
+local function first_due(key)
+  return redis.call('ZRANGE', key, 0, 0, 'WITHSCORES')[2]
 end
 
 -- Updates when the first event of a type is due. The endpoint is to be updated after its types.
 local function refresh_type(class, endpoint, event_type)
-  local _, due = first_of(due_key(class, endpoint, event_type))
+  local due = first_due(due_key(class, endpoint, event_type))
   if due then
     redis.call('ZADD', types_key(class, endpoint), due, event_type)
   else
@@ -257,7 +256,7 @@ local function refresh_type(class, endpoint, event_type)
 end
 
 local function refresh_endpoint(class, endpoint)
-  local _, due = first_of(types_key(class, endpoint))
+  local due = first_due(types_key(class, endpoint))
   if due then
     redis.call('ZADD', endpoints_key(class), due, endpoint)
   else

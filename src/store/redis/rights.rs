@@ -20,7 +20,7 @@ const INBOX: &str = "EXISTS KEY, HDEL KEY -, HGET KEY -, HSET KEY - -, MGET KEY,
                      ZCOUNT KEY 0 0, ZRANGE KEY 0 0, ZRANGEBYLEX KEY - +, ZRANGEBYSCORE KEY 0 0, ZREM KEY -, \
                      ZSCAN KEY 0, ZSCORE KEY -";
 
-/// The rights that a user lacks, as rules of an ACL name them: `get`, `xinfo|groups`.
+/// The rights that a user lacks, as rules of an ACL name them.
 pub(super) struct MissingRights {
     /// Without these, no store works.
     pub(super) of_store: Vec<String>,
@@ -49,12 +49,7 @@ async fn denied(client: &Client, key: &EventKey, calls: &[&str]) -> Result<Vec<S
 
 /// The right that a call needs.
 fn name(call: &str) -> String {
-    let mut words = call.split(' ').map(str::to_ascii_lowercase);
-    let command = words.next().unwrap_or_default();
-    match (command.as_str(), words.next()) {
-        ("xgroup" | "xinfo", Some(subcommand)) => format!("{command}|{subcommand}"),
-        _ => command,
-    }
+    call.split(' ').next().unwrap_or_default().to_ascii_lowercase()
 }
 
 #[cfg(test)]

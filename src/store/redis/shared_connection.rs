@@ -54,21 +54,21 @@ pub(super) enum Sending {
 
 #[derive(Default)]
 struct State {
-    connection: Option<Connection>,
-    /// Grows with every connection, so that only the one that broke is dropped.
-    number: u64,
-    /// When the attempt began that made the connection.
-    begun: Option<Instant>,
+    current: Option<Current>,
+    /// How many connections were made.
+    made: u64,
     connecting: bool,
     /// When the last attempt began, or is to begin.
     tried: Option<Instant>,
     failure: Option<NoConnection>,
 }
 
-/// The connection of a [`State`].
+#[derive(Clone)]
 struct Current {
     connection: Connection,
+    /// Another one for every connection, so that only the one that broke is dropped.
     number: u64,
+    /// When the attempt began that made the connection.
     begun: Instant,
 }
 
@@ -150,14 +150,11 @@ impl SharedConnection {
     /// If no reply at all came on this connection, it may lead nowhere: another one is made, and this one is used until
     /// then. A server that was only paused then gets the commands in their order.
     fn timed_out(self: &Arc<Self>, replies_before: u64) -> CommandError {
-        let (is_connected, is_cluster, number) = {
-            let state = self.state.borrow();
-            (state.connection.is_some(), matches!(state.connection, Some(Connection::Cluster(_))), state.number)
-        };
-        if !is_connected {
+        let Some(Current { connection, number, .. }) = self.state.borrow().current.clone() else {
             return NoConnection::NotYet(self.timeout).into();
-        }
+        };
         // On a Cluster, the replies may be those of other nodes.
+        let is_cluster = matches!(connection, Connection::Cluster(_));
         if is_cluster || self.replies.load(Ordering::Relaxed) == replies_before {
             self.replace(number);
         }
@@ -169,13 +166,13 @@ impl SharedConnection {
     async fn current(self: &Arc<Self>) -> Result<Current, NoConnection> {
         let asked = Instant::now();
         loop {
-            if let Some(current) = self.state.borrow().current() {
-                return Ok(current);
+            if let Some(current) = &self.state.borrow().current {
+                return Ok(current.clone());
             }
             self.reconnect();
             let mut state = self.state.subscribe();
             let state = state.wait_for(|state| !state.connecting).await.map_err(|_| NoConnection::Abandoned)?;
-            let is_of_now = state.connection.is_none() && state.tried.is_some_and(|tried| tried >= asked);
+            let is_of_now = state.current.is_none() && state.tried.is_some_and(|tried| tried >= asked);
             let failure = state.failure.clone().unwrap_or(NoConnection::Abandoned);
             if is_of_now && (!failure.is_timeout() || asked.elapsed() >= self.timeout) {
                 return Err(failure);
@@ -187,7 +184,7 @@ impl SharedConnection {
     fn reconnect(self: &Arc<Self>) {
         self.attempt(|state, now| {
             let next = state.tried.map_or(now, |tried| tried + RECONNECT_PAUSE);
-            state.connection.is_none().then_some(next.max(now))
+            state.current.is_none().then_some(next.max(now))
         });
     }
 
@@ -195,7 +192,7 @@ impl SharedConnection {
     fn replace(self: &Arc<Self>, number: u64) {
         self.attempt(|state, now| {
             let is_due = state.tried.is_none_or(|tried| now - tried >= REPLACE_PAUSE);
-            (state.number == number && is_due).then_some(now)
+            (state.made == number && is_due).then_some(now)
         });
     }
 
@@ -216,9 +213,9 @@ impl SharedConnection {
 
     fn drop_broken(&self, number: u64, error: &RedisError) {
         let is_dropped = self.state.send_if_modified(|state| {
-            let is_current = state.number == number && state.connection.is_some();
+            let is_current = state.current.as_ref().is_some_and(|current| current.number == number);
             if is_current {
-                state.connection = None;
+                state.current = None;
                 state.failure = Some(NoConnection::Lost(error.clone()));
             }
             is_current
@@ -226,12 +223,6 @@ impl SharedConnection {
         if is_dropped {
             telemetry::redis_connection_lost(error);
         }
-    }
-}
-
-impl State {
-    fn current(&self) -> Option<Current> {
-        Some(Current { connection: self.connection.clone()?, number: self.number, begun: self.begun? })
     }
 }
 
@@ -246,7 +237,7 @@ impl Attempt {
     async fn run(mut self) {
         sleep_until(self.begin).await;
         let SharedConnection { pool, timeout: usual, state, .. } = &*self.shared;
-        if state.borrow().number > 0 {
+        if state.borrow().made > 0 {
             pool.drop_idle();
         }
         let longest = LONGEST_ATTEMPT.max(*usual);
@@ -271,8 +262,8 @@ impl Drop for Attempt {
             state.connecting = false;
             match outcome {
                 Ok(connection) => {
-                    (state.connection, state.number, state.failure) = (Some(connection), state.number + 1, None);
-                    state.begun = Some(self.begin);
+                    (state.made, state.failure) = (state.made + 1, None);
+                    state.current = Some(Current { connection, number: state.made, begun: self.begin });
                 }
                 Err(why) => state.failure = Some(why),
             }

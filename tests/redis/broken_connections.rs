@@ -251,11 +251,11 @@ async fn endings_of_leased_events_are_asked_again_and_renewals_are_not() {
 /// report that nothing was done.
 #[tokio::test(flavor = "multi_thread")]
 async fn operators_verb_whose_reply_is_lost_is_an_error_and_not_a_count_of_none() {
-    // What each script begins with: the store sends a script in full where the server does not know it.
+    // How each script's own section begins: the store sends a script in full where the server does not know it.
     for (change, script) in [
-        (Change::Requeue { completed_too: false }, "-- Has events run again, and says how many there were"),
-        (Change::Discard { retention: LEASE }, "-- Has events never run."),
-        (Change::Forget, "-- Deletes completed and dead events."),
+        (Change::Requeue { completed_too: false }, "local requeued, without_body"),
+        (Change::Discard { retention: LEASE }, "local discarded,"),
+        (Change::Forget, "local forgotten,"),
     ] {
         let server = RedisServer::start();
         let proxy = Proxy::before(server.address()).await;

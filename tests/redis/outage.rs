@@ -42,7 +42,7 @@ async fn row_21_claim_at_a_frozen_server_is_a_503_and_released_when_it_thaws() {
     let server = RedisServer::start();
     let receiver = Receiver::hasty(pool(&server));
     receiver.deliver("evt_0").await;
-    receiver.store.check().await.expect("a server that works, and a connection by every lane");
+    receiver.store.check().await.expect("a server that works, and every connection");
     server.freeze();
     let asked = Instant::now();
     assert_unavailable(&receiver.deliver("evt_1").await);

@@ -1,14 +1,15 @@
-use std::sync::atomic::AtomicBool;
+use std::sync::Arc;
 use std::time::Duration;
 
-use super::inbox::{Housekeeping, Listener};
-use super::lane::Lane;
+use super::client::{Client, EVENTS};
+use super::housekeeping::Housekeeper;
+use super::inbox::Inbox;
+use super::listener::Listener;
 use super::replicas::Replicas;
-use super::store::Shared;
 use super::{RedisPool, RedisStore};
 use crate::clock::LONGEST;
 
-/// More connections than this help nobody, and building the store must not fill the memory.
+/// More connections make nothing faster, and a store must not fill the memory when it is built.
 const MOST_CONNECTIONS: usize = 1_024;
 
 /// Configures a [`RedisStore`].
@@ -35,7 +36,7 @@ pub struct RedisStoreBuilder {
     timeout: Duration,
     replicas: u32,
     replica_timeout: Duration,
-    completed_bodies: Option<Duration>,
+    body_retention: Option<Duration>,
 }
 
 impl RedisStoreBuilder {
@@ -47,86 +48,81 @@ impl RedisStoreBuilder {
             timeout: Duration::from_secs(1),
             replicas: 0,
             replica_timeout: Duration::from_millis(500),
-            completed_bodies: None,
+            body_retention: None,
         }
     }
 
-    /// What every key begins with; `tower-webhook:` by default.
+    /// The beginning of every key; `tower-webhook:` by default.
     ///
-    /// Receivers that are to act as one must have the same. On a Cluster a name in braces, `{webhooks}:`, keeps all keys on one
-    /// node: an [inbox](super#the-inbox) needs it, and without one it is better left out.
+    /// Receivers that are to act as one must share it. On a Cluster, a name in braces, `{webhooks}:`, keeps all keys on
+    /// one node: an [inbox](super#the-inbox) needs that, and a store without one is better without it.
     pub fn prefix(mut self, prefix: impl Into<Box<str>>) -> Self {
         self.prefix = prefix.into();
         self
     }
 
-    /// How many connections are taken from the pool and shared by all deliveries, on a Cluster to every node; 2 by default, which
-    /// is as fast as more are. Zero is taken for one, and more than 1,024 for 1,024.
+    /// How many connections are taken from the pool and shared by all deliveries, on a Cluster to every node; 2 by
+    /// default, which is as fast as more are. Zero means one, and more than 1,024 mean 1,024.
     ///
-    /// The commands for one event always go by the same one, except for claims and completions that
+    /// All commands for one event go by the same connection, except for claims and completions that
     /// [replicas](Self::replicas) are to confirm.
     pub fn connections(mut self, connections: usize) -> Self {
         self.connections = connections.clamp(1, MOST_CONNECTIONS);
         self
     }
 
-    /// How long the server may take to answer; one second by default. What takes longer is an error, and its outcome unknown.
+    /// How long the server may take to answer; one second by default. After that the call fails, and its outcome is
+    /// unknown.
     ///
-    /// Events that an inbox accepts share a command with others, and may have to wait for the one before. It bounds the wait for a
-    /// connection, too, whatever the pool's own timeouts are. Keep it below the layer's
+    /// An event that an inbox accepts shares a command with others, and may have to wait for the command before. The
+    /// timeout also bounds the wait for a connection, whatever the pool's own timeouts are. Keep it below the layer's
     /// [`claim_deadline`](crate::WebhookLayer::claim_deadline), or that decides.
     pub fn timeout(mut self, timeout: Duration) -> Self {
         self.timeout = timeout.min(LONGEST);
         self
     }
 
-    /// How many replicas must have a claim before it is run, and a completion before it counts, by `WAIT`; none by default.
+    /// How many replicas must have a claim before it is run, and a completion before it counts, by `WAIT`; none by
+    /// default.
     ///
-    /// A claim that too few confirm is given back and refused with a 503; a completion is repeated until enough do. It makes
-    /// losing a claim in a failover unlikely, and not impossible: Redis may promote a replica that had not confirmed, and a
-    /// replica confirms what it has received, not what it has on disk. Renewals are not waited for. Every delivery takes at
-    /// least two round trips to the replicas longer, and up to 16 more connections are used, on a Cluster to every node.
+    /// A claim that too few confirm is released and refused with a 503; a completion is repeated until enough confirm.
+    /// That makes losing a claim in a failover unlikely, but not impossible: Redis may promote a replica that had not
+    /// confirmed, and a replica confirms what it has received, not what it has on disk. Renewals are not waited for.
+    /// Every delivery takes at least two round trips to the replicas longer, and up to 16 more connections are used, on
+    /// a Cluster to every node.
     ///
-    /// Claims go by these connections, and their releases do not. A claim that the server did not answer in time is released
-    /// as always; if the server had only stood still, it may find the release first and the claim behind it. The event is then
-    /// refused as in flight until the [lease](crate::WebhookLayer::lease) ends, and runs after that.
+    /// Claims go by these connections, and their releases do not. A claim that the server did not answer in time is
+    /// released as always; if the server was only paused, it may run the release first and the claim after it. The
+    /// event is then refused as in flight until the [lease](crate::WebhookLayer::lease) ends, and runs after that.
     pub fn replicas(mut self, replicas: u32) -> Self {
         self.replicas = replicas;
         self
     }
 
-    /// How long they may take to confirm; half a second by default, on top of [`timeout`](Self::timeout).
+    /// How long the replicas may take to confirm; half a second by default, on top of [`timeout`](Self::timeout).
     pub fn replica_timeout(mut self, replica_timeout: Duration) -> Self {
         self.replica_timeout = replica_timeout.min(LONGEST);
         self
     }
 
-    /// For how long an [inbox](super#the-inbox) keeps heads and bodies of completed and discarded events; by default for as long as
+    /// How long an [inbox](super#the-inbox) keeps the requests of completed and discarded events; by default as long as
     /// their records, which is the [retention](crate::WebhookLayer::retention). Zero deletes them at completion.
     ///
-    /// The record stays for the retention in any case, and tells duplicates. An event whose body is gone cannot be
-    /// [requeued](crate::queue::Queue::requeue), and is counted there.
+    /// The record stays for the retention in any case, so that duplicates are recognised. An event without its request
+    /// cannot be [requeued](crate::queue::Queue::requeue), and is counted there.
     pub fn keep_completed_bodies(mut self, time: Duration) -> Self {
-        self.completed_bodies = Some(time);
+        self.body_retention = Some(time);
         self
     }
 
     /// Builds the store. It connects when it is first used.
     #[must_use]
     pub fn build(self) -> RedisStore {
-        let Self { pool, prefix, connections, timeout, replicas, replica_timeout, completed_bodies } = self;
-        let shared = Shared {
-            lanes: (0..connections).map(|_| Lane::new(pool.clone(), timeout)).collect(),
-            aside: Lane::new(pool.clone(), timeout),
-            replicas: (replicas > 0).then(|| Replicas::new(&pool, replicas, replica_timeout, timeout)),
-            listener: Listener::new(pool, &prefix),
-            housekeeping: Housekeeping::default(),
-            completed_bodies,
-            prefix,
-            timeout,
-            claims_by_script: AtomicBool::new(false),
-            refuses_flags: AtomicBool::new(false),
-        };
-        RedisStore::from_parts(shared)
+        let Self { pool, prefix, connections, timeout, replicas, replica_timeout, body_retention } = self;
+        let listener = Listener::new(pool.clone(), [&*prefix, EVENTS].concat());
+        let replicas = (replicas > 0).then(|| Replicas::new(&pool, replicas, replica_timeout, timeout));
+        let client = Arc::new(Client::new(&pool, prefix, connections, timeout, replicas));
+        let housekeeper = Housekeeper::new(client.clone());
+        RedisStore::from_parts(Inbox { client, listener, housekeeper, body_retention })
     }
 }

@@ -1,37 +1,36 @@
 use std::collections::{BTreeMap, HashMap};
-use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use deadpool_redis::redis::cluster_routing::{MultipleNodeRoutingInfo, RoutingInfo};
 use deadpool_redis::redis::{self, Cmd, FromRedisValue, RedisResult, Value, from_redis_value};
 use tokio::time::timeout;
 
-use super::line::Line;
-use super::replicas::Replicas;
+use super::claims::Written;
+use super::pool::Connection;
 use super::report::FULL;
-use super::store::Answer;
+use super::rights::missing_rights;
 use super::{RedisNode, RedisReport, RedisStore};
 use crate::key::RESERVED;
 use crate::store::{ClaimRequest, ClaimToken, Store, StoreError};
 use crate::{EventKey, telemetry};
 
-/// How long the event that is claimed to see whether it works is kept, if it cannot be released.
+/// How long the claim of the check is kept if it cannot be released.
 const PROBE: Duration = Duration::from_secs(10);
 
 const SETTINGS: [&str; 5] = ["maxmemory-policy", "appendonly", "appendfsync", "no-appendfsync-on-rewrite", "save"];
 
-/// By their addresses, which only a Cluster's are known by.
+/// The replies of nodes by their addresses, which only those of a Cluster have.
 type Nodes<T> = BTreeMap<Option<String>, T>;
 
 impl RedisStore {
-    /// Claims, renews and releases an event of its own to see that the store works, and looks whether the server is configured
-    /// to keep what it is told. To be called once, at start-up.
+    /// Claims, renews and releases an event of its own to see that the store works, and reads whether the server is
+    /// configured to keep its data. To be called once, at start-up.
     ///
-    /// A server at its `maxmemory` refuses the claim. That is a warning and no error: events that were claimed or accepted before
-    /// can end there, and the workers that drain an inbox have to start.
+    /// A server at its `maxmemory` refuses the claim. That is a warning and not an error: events that were claimed or
+    /// accepted before can end there, and the workers that drain an inbox have to start.
     ///
-    /// Warnings are in the report and told to `tracing`, there even if the store does not work, since they may say why.
-    /// Whether they are reason enough not to start is the caller's decision:
+    /// Warnings are in the report, and go to `tracing` even if the store does not work, since they may say why. The
+    /// caller decides whether they prevent the start:
     ///
     /// ```no_run
     /// # async fn start(store: tower_webhook::store::RedisStore) -> Result<(), Box<dyn std::error::Error>> {
@@ -45,71 +44,71 @@ impl RedisStore {
     ///
     /// # Errors
     ///
-    /// If the server cannot be reached, is a replica, or refuses what the store needs: a [right](super#the-rights-that-it-needs) that
-    /// is missing is named. If too few replicas confirm, where any are asked for. A right that only an inbox needs is a warning, for a
-    /// user who has some of them.
+    /// If the server cannot be reached, is a replica, or refuses a command that the store needs; a missing
+    /// [right](super#the-rights-that-it-needs) is named. If too few replicas confirm, where any are to confirm. A
+    /// missing right that only an inbox needs is a warning, for a user who has some of them.
     pub async fn check(&self) -> Result<RedisReport, StoreError> {
-        let tried = self.try_out().await;
+        let probed = self.probe().await;
         let mut nodes = self.nodes().await;
-        if nodes.is_empty() && tried.is_ok() {
+        if nodes.is_empty() && probed.is_ok() {
             nodes.push(RedisNode::default());
         }
-        let wanted = self.shared.replicas.as_ref().map_or(0, Replicas::wanted);
+        let wanted = self.client.replicas_wanted();
         let mut warnings: Vec<_> = nodes.iter().flat_map(|node| node.warnings(wanted)).collect();
-        if let Ok(tried) = &tried {
-            warnings.extend(tried.warnings(&nodes));
+        if let Ok(probed) = &probed {
+            warnings.extend(probed.warnings(&nodes));
         }
         warnings.iter().for_each(|warning| telemetry::redis_warned(warning));
-        tried?;
-        let claims_by_script = self.shared.claims_by_script.load(Ordering::Relaxed);
-        Ok(RedisReport { nodes, claims_by_script, warnings })
+        probed?;
+        Ok(RedisReport { nodes, claims_by_script: self.claims.by_script(), warnings })
     }
 
     /// Tries the verbs and the rights that they need, under ids that no sender can use.
-    async fn try_out(&self) -> Result<Tried, StoreError> {
-        for lane in &self.shared.lanes {
-            lane.line().await?;
+    async fn probe(&self) -> Result<Probed, StoreError> {
+        for connection in &self.client.connections {
+            connection.connection().await?;
         }
         let token = ClaimToken::random();
         let key = EventKey::new("", None, &format!("{RESERVED}check:{token}"));
         let claim = ClaimRequest::new(&key, token, PROBE);
-        let (is_full, confirmed) = match self.shared.claim(&claim).await {
-            Ok(Answer { found: None, confirmed }) => (false, confirmed),
-            Ok(Answer { found: Some(found), .. }) => {
-                return Err(StoreError::corrupt(format!("an event that nobody knows of is {found:?}")));
+        let (is_full, confirmed) = match self.claims.claim(&claim).await {
+            Ok(Written { existing: None, confirmed }) => (false, confirmed),
+            Ok(Written { existing: Some(existing), .. }) => {
+                return Err(StoreError::corrupt(format!("the event of the check is already there: {existing:?}")));
             }
-            Err(fault) if fault.is_out_of_memory() => (true, Ok(())),
-            Err(fault) => return Err(fault.into()),
+            Err(error) if error.is_out_of_memory() => (true, Ok(())),
+            Err(error) => return Err(error.into()),
         };
-        let missing =
-            self.shared.missing_rights(&EventKey::new("", None, &format!("{RESERVED}check:{token}:rights"))).await?;
+        let rights_key = EventKey::new("", None, &format!("{RESERVED}check:{token}:rights"));
+        let missing = missing_rights(&self.client, &rights_key).await?;
         if !missing.of_store.is_empty() {
             return Err(StoreError::unavailable(format!("the user of the server lacks {}", listed(&missing.of_store))));
         }
         if is_full {
-            // A full Redis 6 refuses the renewal, too. The release tells whether it is one.
+            // A full Redis 6 refuses the renewal, too. The release shows whether it is one.
             let _ = self.release(&key, token).await?;
         }
-        if !(is_full && self.shared.refuses_flags.load(Ordering::Relaxed)) {
+        if !(is_full && self.client.refuses_flags()) {
             let _ = self.renew(&claim).await?;
             let _ = self.release(&key, token).await?;
         }
         confirmed?;
-        Ok(Tried { is_full, missing_of_inbox: missing.of_inbox })
+        Ok(Probed { is_full, missing_of_inbox: missing.of_inbox })
     }
 
-    /// None, if none says anything.
+    /// Returns the nodes that tell about themselves.
     async fn nodes(&self) -> Vec<RedisNode> {
-        let Ok(line) = self.shared.lanes[0].line().await else { return Vec::new() };
-        let infos: Nodes<String> = self.told(&line, &redis::cmd("INFO")).await;
+        let Ok(connection) = self.client.connections[0].connection().await else { return Vec::new() };
+        let infos: Nodes<String> = self.ask_nodes(&connection, &redis::cmd("INFO")).await;
         if infos.is_empty() {
             return Vec::new();
         }
         let mut configs: Nodes<HashMap<String, String>> = Nodes::new();
         for setting in SETTINGS {
-            // One by one: several at a time are new in Redis 7, and all of them would be the passwords, too.
-            let told: Nodes<HashMap<_, _>> = self.told(&line, redis::cmd("CONFIG").arg("GET").arg(setting)).await;
-            for (address, values) in told {
+            // One by one: several at a time are new in Redis 7, and asking for all would return passwords as well.
+            let command = redis::cmd("CONFIG").arg("GET").arg(setting).to_owned();
+            let replies: Nodes<HashMap<_, _>> = self.ask_nodes(&connection, &command).await;
+            for (address, values) in replies {
                 configs.entry(address).or_default().extend(values);
             }
         }
@@ -117,22 +116,22 @@ impl RedisStore {
         infos.iter().map(|(address, info)| RedisNode::read(address.clone(), info, &config(address))).collect()
     }
 
-    /// What every node answers; nothing from those that do not.
-    async fn told<T: FromRedisValue>(&self, line: &Line, question: &Cmd) -> Nodes<T> {
-        let answer = timeout(self.shared.timeout, ask_nodes(line.clone(), question)).await;
-        let told = answer.ok().and_then(Result::ok).unwrap_or_default();
-        told.into_iter().filter_map(|(address, value)| Some((address, from_redis_value(value).ok()?))).collect()
+    /// Returns the replies of the nodes that answer.
+    async fn ask_nodes<T: FromRedisValue>(&self, connection: &Connection, command: &Cmd) -> Nodes<T> {
+        let replies = timeout(self.client.timeout, ask_nodes(connection.clone(), command)).await;
+        let replies = replies.ok().and_then(Result::ok).unwrap_or_default();
+        replies.into_iter().filter_map(|(address, value)| Some((address, from_redis_value(value).ok()?))).collect()
     }
 }
 
-/// What was found where the store works.
-struct Tried {
+/// The findings of a store that works.
+struct Probed {
     is_full: bool,
     missing_of_inbox: Vec<String>,
 }
 
-impl Tried {
-    /// What the nodes themselves do not tell.
+impl Probed {
+    /// The warnings that the nodes themselves do not cause.
     fn warnings(&self, nodes: &[RedisNode]) -> Vec<String> {
         let is_told = nodes.iter().any(RedisNode::is_full);
         let full = (self.is_full && !is_told).then(|| FULL.to_owned());
@@ -150,14 +149,14 @@ fn listed(rights: &[String]) -> String {
     format!("the rights {}", rights.join(" "))
 }
 
-async fn ask_nodes(line: Line, question: &Cmd) -> RedisResult<Nodes<Value>> {
-    match line {
-        Line::Node(mut node) => Ok(Nodes::from([(None, question.query_async(&mut node).await?)])),
-        Line::Cluster(mut cluster) => {
+async fn ask_nodes(connection: Connection, command: &Cmd) -> RedisResult<Nodes<Value>> {
+    match connection {
+        Connection::Node(mut node) => Ok(Nodes::from([(None, command.query_async(&mut node).await?)])),
+        Connection::Cluster(mut cluster) => {
             let every_primary = RoutingInfo::MultiNode((MultipleNodeRoutingInfo::AllMasters, None));
-            let told = cluster.route_command(question.clone(), every_primary).await?;
-            let told: BTreeMap<String, Value> = from_redis_value(told)?;
-            Ok(told.into_iter().map(|(address, value)| (Some(address), value)).collect())
+            let replies = cluster.route_command(command.clone(), every_primary).await?;
+            let replies: BTreeMap<String, Value> = from_redis_value(replies)?;
+            Ok(replies.into_iter().map(|(address, value)| (Some(address), value)).collect())
         }
     }
 }

@@ -16,52 +16,54 @@
 //! # }
 //! ```
 //!
-//! # What it promises
+//! # Guarantees
 //!
-//! While Redis remembers, at most one delivery of an event runs, whatever number of instances receive it: every verb is one
-//! atomic step on one key. Leases and retention run on the server's clock alone. A lease that ends frees the event with no
-//! further help. When Redis cannot be asked, deliveries are refused with a 503 and the sender tries again.
+//! While Redis remembers, at most one delivery of an event runs, however many instances receive it: every verb is one
+//! atomic step on one key. Leases and retention run on the server's clock alone. A lapsed lease frees its event without
+//! further help. When Redis cannot be asked, deliveries are refused with a 503, and the sender tries again.
 //!
-//! # What it does not
+//! # Limits
 //!
-//! **Redis forgets.** An event that it forgets runs again when it is sent again:
+//! **Redis forgets.** A forgotten event runs again when it is sent again:
 //!
-//! - *Without an append-only file* a restart forgets everything, or everything since the last snapshot.
-//! - *With `appendfsync everysec`*, the usual setting, a crash forgets the last second or two, not only one of the machine:
-//!   while the disk is busy, Redis answers before it has written. `appendfsync always` forgets nothing, and is slower; with
-//!   `no-appendfsync-on-rewrite yes` even that forgets, for as long as the file is rewritten.
-//! - *A failover* of Sentinel or Cluster forgets what had not reached the replica that is promoted.
+//! - *Without an append-only file*, a restart forgets everything, or everything since the last snapshot.
+//! - *With `appendfsync everysec`*, the usual setting, a crash forgets the last second or two, even if only the process
+//!   crashes: while the disk is busy, Redis answers before it has written. `appendfsync always` forgets nothing, and is
+//!   slower; with `no-appendfsync-on-rewrite yes`, even that forgets while the file is rewritten.
+//! - *A failover* of Sentinel or Cluster forgets the writes that had not reached the promoted replica.
 //!   [`replicas`](RedisStoreBuilder::replicas) makes that unlikely, and cannot rule it out.
-//! - *Eviction* drops claims silently when memory runs out, under every `maxmemory-policy` but `noeviction`: all of them have
-//!   a time to live, so that the `volatile-*` policies do not spare them either. Under `noeviction` new events are refused, and
-//!   those that run can end: from Redis 7 on a full server renews claims, completes and releases them. Redis 6 refuses completions,
-//!   too. If memory comes back only after the lease has ended, and the receiver has ended by then, such an event runs again.
+//! - *Eviction* drops claims silently when memory runs out, under every `maxmemory-policy` but `noeviction`: all claims
+//!   have a time to live, and so the `volatile-*` policies do not spare them either. Under `noeviction`, new events are
+//!   refused and running ones can end: from Redis 7 on, a full server renews, completes and releases claims. Redis 6
+//!   refuses completions as well: if memory is freed only after the lease and the receiver have ended, the event runs
+//!   again.
 //!
 //! [`check`](RedisStore::check) looks for these at start-up.
 //!
-//! **Redis goes by the wall clock.** It keeps the time of day at which a lease or a record ends, and not how long it has left.
-//! If the clock of its host jumps *forward*, leases end early, so that an event may *run a second time while the first still
-//! runs* (which then cannot complete it any more), and records are forgotten early. If it jumps *back*, the events of an
-//! instance that died are refused for so much longer. A replica that is promoted goes on by the clock of its own host. Have NTP
-//! *slew* the clocks of all of them, and step them only before Redis starts: `check` cannot see how they are set.
+//! **Redis uses the wall clock.** It stores the time of day at which a lease or a record ends, and not how long it
+//! still has. If the clock of its host jumps *forward*, leases end early, and an event may *run a second time while the
+//! first run goes on* (which then cannot complete the event); records are forgotten early, too. If it jumps *back*, the
+//! events of an instance that died are refused for so much longer. A promoted replica uses the clock of its own host.
+//! Have NTP *slew* the clocks of all of them, and step them only before Redis starts: `check` cannot see how they are
+//! set.
 //!
-//! What must not be forgotten belongs into Postgres or SQLite, where the completion can be a part of the handler's own
-//! transaction.
+//! Events that must not be forgotten belong in Postgres or SQLite, where the completion can be a part of the
+//! handler's own transaction.
 //!
-//! # How it uses the pool
+//! # Use of the pool
 //!
-//! Two connections, on a Cluster two to every node, are taken *out* of the pool and shared by all deliveries; they no longer
-//! count towards its size, so that a pool of one is enough and stays free for others. The pool is asked again when one
-//! breaks, when the server turns out not to be the primary any more, and when nothing comes back for
-//! [`timeout`](RedisStoreBuilder::timeout); the connections that lie idle in the pool are then dropped, too, since what
-//! happened to one has happened to them. While the pool is exhausted and a connection is needed, deliveries are refused when
-//! the timeout is over.
+//! Two connections, on a Cluster two to every node, are taken *out* of the pool and shared by all deliveries. They do
+//! not count towards its size: a pool of one is enough, and stays free for others. The store takes another connection
+//! from the pool when one breaks, when the server turns out not to be the primary any more, and when no reply comes for
+//! [`timeout`](RedisStoreBuilder::timeout); it then drops the pool's idle connections as well, since they have probably
+//! failed in the same way. While a connection is needed and the pool is exhausted, deliveries are refused after the
+//! timeout.
 //!
 //! # The inbox
 //!
-//! The store is a [`Queue`](crate::queue::Queue), on Redis 7.0 or Valkey. One script claims the event and adds it to a stream
-//! and to what is due, together with others that came at the same time. When that is answered, the sender may forget the event, and
-//! whether Redis remembers it is a matter of its configuration:
+//! The store is a [`Queue`](crate::queue::Queue), on Redis 7.0 or Valkey. One script claims an event, appends it to a
+//! stream, and makes it due, together with other events that arrived at the same time. After the reply, the sender may
+//! forget the event; whether Redis keeps it depends on its configuration:
 //!
 //! | | the server's process ends | its machine does | failover |
 //! |---|---|---|---|
@@ -70,88 +72,96 @@
 //! | `appendfsync always` | kept | kept | the same |
 //! | and [`replicas`](RedisStoreBuilder::replicas) | kept | kept | kept, unless another replica is promoted than those that confirmed |
 //!
-//! [`check`](RedisStore::check) does not warn about `everysec`: for claims it is good enough, since an event that is forgotten is sent
-//! again. One that was acknowledged is not, so have an inbox with `appendfsync always`.
+//! [`check`](RedisStore::check) does not warn about `everysec`: it is good enough for claims, since a forgotten event
+//! is sent again. An acknowledged event is not sent again: run an inbox with `appendfsync always`.
 //!
-//! With replicas, an event that too few of them confirm is not acknowledged, nor is a duplicate that finds it; it is in the stream
-//! nevertheless, and is going to be run. Do not take any of this for Postgres: where an accepted event must not be lost, it
-//! belongs there, or into SQLite. Under `maxmemory-policy noeviction` a full server refuses new events, and workers go on: what
-//! they end frees memory. Under other policies it may drop bodies, or the whole stream.
+//! With replicas, an event that too few of them confirm is not acknowledged, nor is a duplicate that finds it; it is in
+//! the stream nevertheless, and will run. None of this makes Redis as durable as Postgres: where an accepted event must
+//! not be lost, use Postgres or SQLite. Under `maxmemory-policy noeviction`, a full server refuses new events, and
+//! workers go on: ended events free memory. Other policies may drop requests, or the whole stream.
 //!
-//! **On a Cluster** all keys of an inbox must be in one slot, since they are written together: give the store a
-//! [prefix](RedisStoreBuilder::prefix) with a name in braces, such as `{webhooks}:`, and inboxes that are to be on several nodes a
-//! prefix each. Without one the inbox's verbs are errors that say so. A single server and a Sentinel need nothing. Do not move the slot
-//! to another node while events come in: until all of its keys are there, a script sees only some of them, and an event may run twice.
+//! **On a Cluster**, all keys of an inbox must be in one slot, since they are written together: give the store a
+//! [prefix](RedisStoreBuilder::prefix) with a name in braces, such as `{webhooks}:`, and inboxes on several nodes a
+//! prefix each. Without one, the verbs of the inbox are errors that say so. A single server and a Sentinel need
+//! nothing. Do not move the slot to another node while events arrive: until all of its keys are there, a script sees
+//! only some of them, and an event may run twice.
 //!
-//! **Workers** are woken by a connection of its own, on which the store waits for the stream while somebody is idle. It is for
-//! arrivals: an event that another process puts back, or whose turn in its order has come there, is found when the worker next
-//! [looks](crate::Worker::poll_every). Leases, pauses and retention are on the server's clock.
+//! **Workers** are woken by a separate connection, on which the store waits for new entries of the stream while a
+//! worker is idle. An event that another process retries or releases, or whose predecessor in its order has ended
+//! there, adds no entry: it is found at the worker's next [poll](crate::Worker::poll_every). Leases, delays and
+//! retention are on the server's clock.
 //!
-//! **A lease** takes what has been due the longest. Endpoints, the types of each, and the events of each type are in sorted sets by when
-//! their first is due, and are merged lazily. A lease calls four commands for each of its events, and four for each kind that these are of:
-//! 64 events of 64 kinds cost about twice as much as 64 of one kind, whether there are 64 kinds in all or thousands. It costs the same with
-//! any number of future retries, and with any backlog of kinds that the worker's [endpoints](crate::Worker::endpoints) or bulkheads leave
-//! out. Kinds whose first events are due in the same millisecond are all looked at, with one command each. An event whose lease has lapsed
-//! is among those that are due, and still its worker's until another one leases it. An answer that comes after the worker, or the store's
-//! [timeout](RedisStoreBuilder::timeout), has given up is put back, within five minutes. The answer may also be lost, because the
-//! connection breaks, or because it leads nowhere and stays open: at the timeout the store begins to look through the events that run for
-//! those that its lease has taken, by a connection that it takes from the pool for that, and puts them back without an attempt. On a
-//! Cluster the client itself sends a command again when its connection breaks: events that were leased the first time wait until their
-//! lease ends.
+//! **A lease** takes the events that have been due the longest. Endpoints, the types of each endpoint, and the events
+//! of each type are in sorted sets by when their first is due, and are merged lazily:
 //!
-//! **Scripts are short**: the server does nothing else meanwhile. Head and body of an event are under a key of their own. Above 64 KiB they
-//! pass through no script: they are written with a time to live, for an event that is new, and the script that accepts the event takes that
-//! away. A lease takes 4 MiB of them at the most, unless a single one is larger, and asks for large ones one by one. What operators do is
-//! done to 50 events at a time. If the connection breaks meanwhile, that is an error, and some events may have been changed; on a Cluster,
-//! whose client sends the command again, fewer may be reported than were changed. Listing dead events is quick, and so is listing running
-//! ones up to a thousand; other listings, and [`forget`](crate::queue::Queue::forget) of completed events, go through the stream. Counting
-//! looks at no event but the first few that are due.
+//! - A lease calls four commands for each of its events, and four for each of their kinds: 64 events of 64 kinds cost
+//!   about twice as much as 64 of one kind, whether there are 64 kinds in all or thousands. Its cost does not grow with
+//!   future retries, nor with a backlog of kinds that the worker's [endpoints](crate::Worker::endpoints) or bulkheads
+//!   exclude. All kinds whose first events are due in the same millisecond are read, with one command each.
+//! - An event whose lease has lapsed is due, and still its worker's until another worker leases it.
+//! - Events of a reply that comes after the worker, or the store's [timeout](RedisStoreBuilder::timeout), has given up
+//!   are released, if it comes within five minutes. The reply may also be lost, because the connection breaks, or
+//!   because it leads nowhere and stays open: at the timeout the store takes another connection from the pool, searches
+//!   the running events for those of its lease, and releases them without counting an attempt.
+//! - On a Cluster, the client itself sends a command again when its connection breaks: events that the first one leased
+//!   wait until their lease ends.
 //!
-//! **A script that fails**, for want of a right or because of a key of another type, is not rolled back. It notes down which events it
-//! had begun to change, and the next lease puts them where their records say. A sweep does the same with 200 events every ten seconds
-//! that workers lease, and so finds what other hands have left behind. An event that another version wrote, or whose body somebody
-//! deleted, is a dead letter, and told to `tracing` as an error. If somebody deletes the record of an event while a worker runs it, nobody
-//! can tell who holds the event: the worker has lost it, and it runs again when the lease has ended.
+//! **Scripts are short**, since the server does nothing else meanwhile. The request of an event, its head and body, has
+//! a key of its own. Requests above 64 KiB pass through no script: if the event is new, the request is written with a
+//! time to live, which the script that accepts the event then removes. A lease reads at most 4 MiB of requests, unless
+//! a single one is larger, and reads large ones one by one. Operators' changes are made to 50 events at a time. If the
+//! connection breaks meanwhile, that is an error, and some events may have been changed; on a Cluster, whose client
+//! sends the command again, fewer may be reported than were changed. Listing dead events is quick, and so is listing up
+//! to a thousand running ones; other listings, and [`forget`](crate::queue::Queue::forget) of completed events, go
+//! through the stream. Counting reads only the first few due events.
 //!
-//! **Memory**: an accepted event takes its parcel and about 550 bytes until its retention is over, or for ever if it is a dead letter;
-//! [`keep_completed_bodies`](RedisStoreBuilder::keep_completed_bodies) lets the parcel end earlier. Leases and counts clear expired ones
-//! away, and where there are many, a task goes on with it. Of every [order](crate::queue::Order) with a sequence, the last one that was
-//! applied is kept for good.
+//! **A script that fails**, because a right is missing or a key has another type, is not rolled back. It notes which
+//! events it had begun to change, and the next lease repairs these by their records. Every ten seconds in which workers
+//! lease, a sweep checks 200 events in the same way, and so finds changes that other programs made. An event that
+//! another version wrote, or whose request was deleted, becomes a dead letter, and is logged to `tracing` as an error.
+//! If the record of an event is deleted while a worker runs it, its holder is unknown: the worker has lost it, and it
+//! runs again when the lease has ended.
 //!
-//! # What is in Redis
+//! **Memory**: an accepted event takes its request and about 550 bytes until its retention is over, or for ever if it
+//! is a dead letter; [`keep_completed_bodies`](RedisStoreBuilder::keep_completed_bodies) deletes the request earlier.
+//! Leases and counts purge expired events, and a background task purges larger numbers. Of every
+//! [order](crate::queue::Order) with sequences, the last one that was applied is kept for good.
 //!
-//! One string per event, under the [prefix](RedisStoreBuilder::prefix) and the [key](crate::EventKey): `r`, `c` or `f` for running,
-//! completed or failed, the token, the fingerprint of the body, and the event's type or how it ended. Its time to live is the lease
-//! or the retention. An event with an id of 30 bytes takes about 225 in all.
+//! # Keys
 //!
-//! Of an inbox it is `a` until the event has been run, without a time to live. Behind an `@` it says which arrival the event is, how
-//! often it has been tried, and since or until when it waits (`w`), or since when it runs (`r`) and was due before; `o` is for an event
-//! in an order, and `s` for one whose handler was started. An arrival is a number of 19 digits, made of an id of the stream. Beside,
-//! under the prefix and `inbox:`, there are these keys:
+//! Each event has a string under the [prefix](RedisStoreBuilder::prefix) and the [key](crate::EventKey): `r`, `c` or
+//! `f` for running, completed or failed, the token, the fingerprint of the body, and the event's type or how it ended.
+//! Its time to live is the lease or the retention. An event with an id of 30 bytes takes about 225 in all.
+//!
+//! The state of an inbox's event is `a`, without a time to live, until the event has been run. Behind an `@` follow its
+//! arrival, the number of its attempts, and either `w` and since or until when it waits, or `r`, since when it runs and
+//! since when it was due before; `o` marks an event in an order, and `s` one whose handler was started. An arrival is a
+//! number of 19 digits, made of an id of the stream. These keys are under the prefix and `inbox:`:
 //!
 //! | key | type | holds |
 //! |---|---|---|
-//! | `events` | stream | of each event that is kept, in the order of arrival, `e`: version, key, order, name of the parcel, type, fingerprint, time, sequence and length of the parcel, each behind its length |
-//! | `parcel:`name | string | head and body of an event, behind the head's length; the name is the token under which it was accepted |
+//! | `events` | stream | an entry for each event that is kept, in the order of arrival; `e` is version, key, order, name of the request, type, fingerprint, time, sequence and length of the request, each behind its length |
+//! | `parcel:`name | string | the request of an event: head and body, behind the head's length; the name is the token under which it was accepted |
 //! | `due:`class length`:`endpoint type | sorted set | arrivals of the events of one kind that can be leased, by when they are due |
 //! | `types:`class endpoint | sorted set | the types of an endpoint that have any, by when their first is due |
 //! | `endpoints:`class | sorted set | the endpoints that have any, by when their first is due |
-//! | `running` | sorted set | arrivals of events that were leased, by when the lease ends; `inf` where that was noticed |
+//! | `running` | sorted set | arrivals of leased events, by when the lease ends; `inf` once it was found to have lapsed |
 //! | `completed` | sorted set | arrivals of completed events, by when their retention is over |
 //! | `dead` | sorted set | arrivals of dead letters |
 //! | `line:`order | sorted set | arrivals of the events of one order that have not ended: the first one can be leased, or runs |
-//! | `applied` | hash | of each order the last sequence that was completed |
-//! | `failures` | hash | of each arrival the attempts that failed, a line each |
+//! | `applied` | hash | of each order, the last sequence that was completed |
+//! | `failures` | hash | of each arrival, the failed attempts, a line each |
 //! | `unsettled` | set | arrivals that a failed script had begun to change |
 //!
-//! The class is `u` for events that were never tried, which are due whatever the clock says, and `t` for others. A type is behind a
-//! colon, and empty for an event without one.
+//! The class is `u` for events that were never tried, which are due whatever the clock says, and `t` for others. A type
+//! is behind a colon, and empty for an event without one.
 //!
-//! Events are claimed with `SET … NX GET PX`. Redis 6 does not take `NX` and `GET` together; there a script does the same.
+//! Events are claimed with `SET … NX GET PX`. Redis 6 does not take `NX` and `GET` together; there, a script does the
+//! same.
 //!
 //! # The rights that it needs
 //!
-//! A user of the server who may do nothing else, for a store under the usual prefix:
+//! A user of the server with no other rights, for a store under the default prefix:
 //!
 //! ```text
 //! ACL SETUSER webhooks on >password ~tower-webhook:* +eval +evalsha +get +set +del
@@ -165,22 +175,34 @@
 //!   +zscore
 //! ```
 //!
-//! [`replicas`](RedisStoreBuilder::replicas) need `+wait`, a Cluster `+cluster|slots` and `+ping`, a Sentinel `+role`. With `+info` and
-//! `+config|get`, [`check`](RedisStore::check) can tell what the server's configuration costs. It tries the rights above, and names
-//! those that are missing: a script that is refused half-way may have begun to change something.
+//! [`replicas`](RedisStoreBuilder::replicas) need `+wait`, a Cluster `+cluster|slots` and `+ping`, a Sentinel `+role`.
+//! With `+info` and `+config|get`, [`check`](RedisStore::check) can warn about the server's configuration. It tries the
+//! rights above, and names the missing ones: a script that is refused half-way may have begun to change something.
+//
+// Read in the order of a delivery: `store`, `claims` for inline claims; `enqueue`, `lease`, `leased_rows`,
+// `lost_leases`, `inbox`, `operators`, `housekeeping` for the queue; `client` and below for what all of them use.
 
 mod builder;
 mod check;
-mod fault;
+mod claims;
+mod client;
+mod enqueue;
+mod entry;
+mod error;
+mod housekeeping;
 mod inbox;
-mod lane;
-mod line;
+mod lease;
+mod leased_rows;
+mod listener;
+mod lost_leases;
+mod operators;
 mod pool;
 mod record;
 mod replicas;
 mod report;
 mod rights;
-mod script;
+mod scripts;
+mod shared_connection;
 mod store;
 
 pub use self::{

@@ -1,11 +1,12 @@
 use std::fmt;
 
-use deadpool_redis::{Connection, Pool, PoolError, cluster, sentinel};
+use deadpool_redis::cluster::ClusterConnection;
+use deadpool_redis::redis::aio::{ConnectionLike, MultiplexedConnection};
+use deadpool_redis::redis::{Cmd, Pipeline, RedisFuture, Value};
+use deadpool_redis::{Pool, PoolError, cluster, sentinel};
 
-use super::line::Line;
-
-/// The pool that a [`RedisStore`](super::RedisStore) takes its connections from: any of deadpool-redis, for one server, for a
-/// Cluster, or for what a Sentinel says is the primary.
+/// The pool that a [`RedisStore`](super::RedisStore) takes its connections from: any of deadpool-redis, for one server,
+/// for a Cluster, or for the primary that a Sentinel names.
 #[derive(Clone)]
 pub struct RedisPool(Kind);
 
@@ -16,18 +17,25 @@ enum Kind {
     Sentinel(sentinel::Pool),
 }
 
+/// A connection that was taken out of the pool. Clones share it, and their commands are answered in order.
+#[derive(Clone)]
+pub(super) enum Connection {
+    Node(MultiplexedConnection),
+    /// A connection to every node of a Cluster. The client replaces them by itself.
+    Cluster(ClusterConnection),
+}
+
 impl RedisPool {
     /// Takes a connection out of the pool for good: its place there is free for another at once.
-    pub(super) async fn take(&self) -> Result<Line, PoolError> {
+    pub(super) async fn take(&self) -> Result<Connection, PoolError> {
         Ok(match &self.0 {
-            Kind::Node(pool) => Line::Node(Connection::take(pool.get().await?)),
-            Kind::Cluster(pool) => Line::Cluster(cluster::Connection::take(pool.get().await?)),
-            Kind::Sentinel(pool) => Line::Node(sentinel::Connection::take(pool.get().await?)),
+            Kind::Node(pool) => Connection::Node(deadpool_redis::Connection::take(pool.get().await?)),
+            Kind::Cluster(pool) => Connection::Cluster(cluster::Connection::take(pool.get().await?)),
+            Kind::Sentinel(pool) => Connection::Node(sentinel::Connection::take(pool.get().await?)),
         })
     }
 
-    /// Lets go of the connections that lie idle in the pool: where one broke, or leads to a server that is no longer the
-    /// primary, so may they.
+    /// Drops the idle connections of the pool: where one broke, or leads to a demoted server, the others may, too.
     pub(super) fn drop_idle(&self) {
         match &self.0 {
             Kind::Node(pool) => drop(pool.retain(|_, _| false)),
@@ -71,5 +79,33 @@ impl From<sentinel::Pool> for RedisPool {
 impl fmt::Debug for RedisPool {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "RedisPool({})", self.name())
+    }
+}
+
+impl ConnectionLike for Connection {
+    fn req_packed_command<'a>(&'a mut self, command: &'a Cmd) -> RedisFuture<'a, Value> {
+        match self {
+            Self::Node(node) => node.req_packed_command(command),
+            Self::Cluster(cluster) => cluster.req_packed_command(command),
+        }
+    }
+
+    fn req_packed_commands<'a>(
+        &'a mut self,
+        pipeline: &'a Pipeline,
+        offset: usize,
+        count: usize,
+    ) -> RedisFuture<'a, Vec<Value>> {
+        match self {
+            Self::Node(node) => node.req_packed_commands(pipeline, offset, count),
+            Self::Cluster(cluster) => cluster.req_packed_commands(pipeline, offset, count),
+        }
+    }
+
+    fn get_db(&self) -> i64 {
+        match self {
+            Self::Node(node) => node.get_db(),
+            Self::Cluster(cluster) => cluster.get_db(),
+        }
     }
 }

@@ -1,10 +1,11 @@
-//! What is written under a key.
+//! The value under an event's key.
 //!
-//! `state:token:fingerprint:text`, in ASCII up to the text: `r` for a running claim with the event's type, `c` for a
-//! completed and `f` for a failed one with its summary, `a` for an event that an inbox has accepted and that is still to be run.
-//! Token and fingerprint are base64, since a value of up to 44 bytes costs Redis one allocation instead of two.
+//! `state:token:fingerprint:text`, in ASCII up to the text. The state is `r` for a running claim, and the text its
+//! event type; `c` for a completed and `f` for a failed event, and the text its summary; `a` for an event that is
+//! waiting or running in a queue. Token and fingerprint are base64, since Redis stores a value of up to 44 bytes in one
+//! allocation instead of two.
 //!
-//! The text of an inbox's events begins with `@arrival attempts time `, see [`Place`].
+//! The text of a queued event begins with `@arrival attempts time `, see [`Progress`].
 
 use std::fmt;
 use std::time::Duration;
@@ -12,16 +13,16 @@ use std::time::Duration;
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 
-use crate::store::{ClaimRequest, ClaimToken, Completion, Fingerprint};
+use crate::store::{Claim, ClaimRequest, ClaimToken, Completion, Fingerprint};
 
-/// Where the token ends, its colon included: what a script compares.
+/// The length of state and token with their colons: the part that a script compares.
 const HOLDER: usize = 2 + 22 + 1;
 const HEAD: usize = HOLDER + 11 + 1;
 
-/// What no lease and no retention comes near, and what Redis can still add to its clock.
+/// The longest lease or retention: Redis can still add it to its clock.
 const LONGEST: Duration = Duration::from_secs(100 * 365 * 24 * 3600);
 
-/// What was found under a key.
+/// The beginning of a value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Record {
     pub(super) state: State,
@@ -29,44 +30,31 @@ pub(super) struct Record {
     pub(super) fingerprint: Fingerprint,
 }
 
-/// What has become of an event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum State {
-    /// A receiver runs it.
+    /// Claimed by a receiver, which runs it.
     Running,
-    /// An inbox has it: it waits, or a worker runs it.
-    Accepted,
+    /// Waiting or running in a queue.
+    Queued,
     Completed,
+    /// Given up for good; in a queue, a dead letter.
     Failed,
 }
 
-/// What the record of an inbox's event says beside.
+/// The text of a queued event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Place<'a> {
+pub(super) struct Progress<'a> {
     pub(super) arrival: u64,
     pub(super) attempts: u32,
-    /// When it is due, was leased, or ended, in milliseconds since 1970.
+    /// When the event is due, was leased, or ended, in milliseconds since 1970.
     pub(super) time: i64,
-    /// Of an accepted event `w` while it waits and `r` while it runs, also when its lease has lapsed; behind that `o` if it is in an
-    /// order and `s` if its handler was started, and of one that runs, since when it was due before. Of others, the summary.
+    /// `w` while the event waits and `r` while it runs, also with a lapsed lease; then `o` if it is in an order, `s` if
+    /// its handler was started, and behind a space, while it runs, the time since which it was due. After it has ended,
+    /// the summary.
     pub(super) rest: &'a str,
 }
 
-impl<'a> Place<'a> {
-    /// `None`, if the event is none of an inbox.
-    pub(super) fn read(value: &'a [u8]) -> Option<Self> {
-        let text = std::str::from_utf8(value.get(HEAD..)?).ok()?.strip_prefix('@')?;
-        let mut words = text.splitn(4, ' ');
-        Some(Self {
-            arrival: words.next()?.parse().ok()?,
-            attempts: words.next()?.parse().ok()?,
-            time: words.next()?.parse().ok()?,
-            rest: words.next()?,
-        })
-    }
-}
-
-/// A value under one of this store's keys that it did not write.
+/// A value under one of this store's keys that the store did not write.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Unreadable;
 
@@ -79,7 +67,7 @@ impl Record {
         Ok(Self {
             state: match state {
                 b'r' => State::Running,
-                b'a' => State::Accepted,
+                b'a' => State::Queued,
                 b'c' => State::Completed,
                 b'f' => State::Failed,
                 _ => return Err(Unreadable),
@@ -88,16 +76,44 @@ impl Record {
             fingerprint: read_fingerprint(fingerprint)?,
         })
     }
+
+    /// The answer to a claim that finds this record.
+    pub(super) fn as_claim(&self, fingerprint: Fingerprint) -> Claim {
+        let same_body = self.fingerprint == fingerprint;
+        match self.state {
+            State::Running => Claim::InFlight { same_body },
+            State::Queued => Claim::Accepted { same_body },
+            State::Completed | State::Failed => Claim::Completed { same_body },
+        }
+    }
 }
 
-/// What a worker's tokens begin with.
+impl<'a> Progress<'a> {
+    /// Reads a value; `None` if the event is not from a queue.
+    pub(super) fn read(value: &'a [u8]) -> Option<Self> {
+        let text = std::str::from_utf8(value.get(HEAD..)?).ok()?.strip_prefix('@')?;
+        let mut words = text.splitn(4, ' ');
+        Some(Self {
+            arrival: words.next()?.parse().ok()?,
+            attempts: words.next()?.parse().ok()?,
+            time: words.next()?.parse().ok()?,
+            rest: words.next()?,
+        })
+    }
+
+    pub(super) fn is_waiting(&self) -> bool {
+        self.rest.starts_with('w')
+    }
+}
+
+/// The first bytes of a worker's tokens.
 const LEASED: [u8; 2] = [0x1e, 0xa5];
 
-/// How many bytes the tokens of one lease share: a multiple of three, so that their texts share a whole number of characters.
+/// How many bytes the tokens of one lease share: a multiple of three, so that their texts share whole characters.
 const SHARED: usize = 12;
 
-/// Tokens for the events of one lease. The store knows by a token's first two bytes that it holds an event of the inbox, and need not
-/// ask what kind of claim it holds. The next ten are random and tell the lease, the last four the event.
+/// Makes the tokens for the events of one lease. The first two bytes say that the token holds an event of the queue,
+/// which saves a question to the server. The next ten are random and identify the lease, the last four the event.
 pub(super) fn leased_tokens(count: usize) -> Vec<ClaimToken> {
     let lease = *ClaimToken::random().as_bytes();
     let token = |_| {
@@ -109,17 +125,17 @@ pub(super) fn leased_tokens(count: usize) -> Vec<ClaimToken> {
     (0..count).map(token).collect()
 }
 
-/// What the texts of all tokens of a lease begin with.
+/// The prefix that the texts of all tokens of a lease share.
 pub(super) fn lease_of(token: ClaimToken) -> String {
     URL_SAFE_NO_PAD.encode(&token.as_bytes()[..SHARED])
 }
 
-/// Whether a token is probably one of [`leased_tokens`]: one of 65,536 others is taken for one, too.
+/// Whether a token is probably one of [`leased_tokens`]; so is one of 65,536 others.
 pub(super) fn is_leased(token: ClaimToken) -> bool {
     token.as_bytes().starts_with(&LEASED)
 }
 
-/// A token as it is in a record.
+/// The text of a token in a record.
 pub(super) fn token(token: ClaimToken) -> String {
     URL_SAFE_NO_PAD.encode(token.as_bytes())
 }
@@ -128,7 +144,7 @@ pub(super) fn read_token(text: &[u8]) -> Result<ClaimToken, Unreadable> {
     Ok(ClaimToken::from_bytes(decode(text)?))
 }
 
-/// A fingerprint as it is in a record.
+/// The text of a fingerprint in a record.
 pub(super) fn fingerprint(fingerprint: Fingerprint) -> String {
     URL_SAFE_NO_PAD.encode(fingerprint.as_u64().to_be_bytes())
 }
@@ -137,46 +153,34 @@ pub(super) fn read_fingerprint(text: &[u8]) -> Result<Fingerprint, Unreadable> {
     Ok(Fingerprint::from_u64(u64::from_be_bytes(decode(text)?)))
 }
 
-/// What an accepted event is written as, up to its [`Place`], which the script knows.
-pub(super) fn accepted(claim: &ClaimRequest<'_>) -> String {
+/// The value of a queued event up to its [`Progress`], which the script appends.
+pub(super) fn queued(claim: &ClaimRequest<'_>) -> String {
     write('a', claim, "")
 }
 
-/// What a claim is written as while it runs.
+/// The value of a running claim.
 pub(super) fn running(claim: &ClaimRequest<'_>) -> String {
     write('r', claim, claim.event_type.unwrap_or_default())
 }
 
-/// What it is written as once it is settled.
+/// The value of a settled claim.
 pub(super) fn settled(claim: &ClaimRequest<'_>, completion: &Completion<'_>) -> String {
     write(if completion.failed { 'f' } else { 'c' }, claim, completion.summary)
 }
 
-/// What a running claim under this token begins with, whatever its body.
+/// The prefix of a running claim under this token, whatever its fingerprint.
 pub(super) fn holder(token: ClaimToken) -> String {
-    let mut text = String::with_capacity(HOLDER);
-    text.push_str("r:");
-    URL_SAFE_NO_PAD.encode_string(token.as_bytes(), &mut text);
-    text.push(':');
-    text
+    format!("r:{}:", self::token(token))
 }
 
-/// A time to live as Redis takes it: whole milliseconds, at least one.
+/// A time to live for Redis: whole milliseconds, at least one.
 pub(super) fn milliseconds(time: Duration) -> u64 {
     let time = time.min(LONGEST);
     time.as_nanos().div_ceil(1_000_000).max(1) as u64
 }
 
 fn write(state: char, claim: &ClaimRequest<'_>, text: &str) -> String {
-    let mut value = String::with_capacity(HEAD + text.len());
-    value.push(state);
-    value.push(':');
-    URL_SAFE_NO_PAD.encode_string(claim.token.as_bytes(), &mut value);
-    value.push(':');
-    URL_SAFE_NO_PAD.encode_string(claim.fingerprint.as_u64().to_be_bytes(), &mut value);
-    value.push(':');
-    value.push_str(text);
-    value
+    format!("{state}:{}:{}:{text}", token(claim.token), fingerprint(claim.fingerprint))
 }
 
 fn decode<const N: usize>(text: &[u8]) -> Result<[u8; N], Unreadable> {
@@ -209,7 +213,7 @@ mod tests {
             let claim = claim(&key, byte).event_type(Some("invoice.paid"));
             let expected = Record { state: State::Running, token: claim.token, fingerprint: claim.fingerprint };
             assert_eq!(Record::read(running(&claim).as_bytes()), Ok(expected));
-            assert_eq!(Record::read(accepted(&claim).as_bytes()), Ok(Record { state: State::Accepted, ..expected }));
+            assert_eq!(Record::read(queued(&claim).as_bytes()), Ok(Record { state: State::Queued, ..expected }));
             for (completion, state) in [
                 (Completion::succeeded("OK", LONGEST), State::Completed),
                 (Completion::failed("é:☃", LONGEST), State::Failed),
@@ -235,17 +239,17 @@ mod tests {
     }
 
     #[test]
-    fn place_of_an_inboxs_event_is_told_from_a_summary() {
+    fn progress_of_a_queued_event_is_told_from_a_summary() {
         let key = EventKey::new("/hook", None, "evt_1");
         let claim = claim(&key, 7);
-        let value = accepted(&claim) + "@1700000000000000012 3 1700000000500 two words";
-        let place =
-            Place { arrival: 1_700_000_000_000_000_012, attempts: 3, time: 1_700_000_000_500, rest: "two words" };
-        assert_eq!(Place::read(value.as_bytes()), Some(place));
+        let value = queued(&claim) + "@1700000000000000012 3 1700000000500 two words";
+        let progress =
+            Progress { arrival: 1_700_000_000_000_000_012, attempts: 3, time: 1_700_000_000_500, rest: "two words" };
+        assert_eq!(Progress::read(value.as_bytes()), Some(progress));
         for completion in
             [Completion::succeeded("200 OK", LONGEST), Completion::failed("@ nine o'clock, or so", LONGEST)]
         {
-            assert_eq!(Place::read(settled(&claim, &completion).as_bytes()), None);
+            assert_eq!(Progress::read(settled(&claim, &completion).as_bytes()), None);
         }
     }
 

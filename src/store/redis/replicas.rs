@@ -7,22 +7,22 @@ use tokio::sync::{Semaphore, SemaphorePermit};
 use tokio::time::timeout;
 
 use super::RedisPool;
-use super::fault::{Fault, NoConnection};
-use super::lane::{Lane, OnBreak};
+use super::error::{CommandError, NoConnection, Result};
 use super::record::milliseconds;
+use super::shared_connection::{Sending, SharedConnection};
 
-/// How many writes wait for replicas at a time, each on a connection that is taken when it is first needed.
-const LANES: usize = 16;
+/// How many writes wait for replicas at a time, each on a connection that is made when it is first needed.
+const CONNECTIONS: usize = 16;
 
-/// Writes that wait for replicas, on connections of their own: on a shared one `WAIT` would hold up everybody.
+/// Writes that wait for replicas, on connections of their own: on a shared one, `WAIT` would delay all other commands.
 pub(super) struct Replicas {
     wanted: u32,
     wait: Cmd,
     time: Duration,
-    room: Semaphore,
-    /// The one last used is the next, so that a quiet receiver keeps few connections; the last are those where the server may
-    /// still be waiting for replicas, which would hold up the next command.
-    idle: Mutex<VecDeque<Arc<Lane>>>,
+    permits: Semaphore,
+    /// The connection that was last used is the next, so that a quiet receiver keeps few. At the end are those where
+    /// the server may still be waiting for replicas, which would delay the next command.
+    idle: Mutex<VecDeque<Arc<SharedConnection>>>,
 }
 
 impl Replicas {
@@ -31,54 +31,54 @@ impl Replicas {
         let mut command = redis::cmd("WAIT");
         command.arg(wanted).arg(milliseconds(wait));
         let time = timeout.saturating_add(wait);
-        let idle = (0..LANES).map(|_| Lane::new(pool.clone(), time)).collect();
-        Self { wanted, wait: command, time, room: Semaphore::new(LANES), idle: Mutex::new(idle) }
+        let idle = (0..CONNECTIONS).map(|_| SharedConnection::new(pool.clone(), time)).collect();
+        Self { wanted, wait: command, time, permits: Semaphore::new(CONNECTIONS), idle: Mutex::new(idle) }
     }
 
-    pub(super) fn wanted(&self) -> u32 {
+    pub(super) const fn wanted(&self) -> u32 {
         self.wanted
     }
 
-    /// The reply to `command`, and whether enough replicas have what it wrote.
-    pub(super) async fn ask(&self, command: &Cmd) -> Result<(Value, Result<(), Fault>), Fault> {
-        let lent = timeout(self.time, self.lend()).await.ok().flatten();
-        let mut lent = lent.ok_or(NoConnection::NotYet(self.time))?;
-        let replies = lent.lane.ask(command, Some(&self.wait), OnBreak::Repeat).await;
-        lent.is_answered = !matches!(replies, Err(Fault::TimedOut));
+    /// Returns the reply to `command`, and whether enough replicas have confirmed its write.
+    pub(super) async fn ask(&self, command: &Cmd) -> Result<(Value, Result<(), CommandError>)> {
+        let reserved = timeout(self.time, self.reserve()).await.ok().flatten();
+        let mut reserved = reserved.ok_or(NoConnection::NotYet(self.time))?;
+        let replies = reserved.connection.ask(command, Some(&self.wait), Sending::Repeatable).await;
+        reserved.is_answered = !matches!(replies, Err(CommandError::TimedOut));
         let (reply, acknowledged) = replies?;
         let acknowledged = acknowledged.and_then(|count| from_redis_value::<u32>(count).ok()).unwrap_or(0);
         let confirmed = match acknowledged >= self.wanted {
             true => Ok(()),
-            false => Err(Fault::NotReplicated { acknowledged, wanted: self.wanted }),
+            false => Err(CommandError::NotReplicated { acknowledged, wanted: self.wanted }),
         };
         Ok((reply, confirmed))
     }
 
-    /// There are as many lanes as permits.
-    async fn lend(&self) -> Option<Lent<'_>> {
-        let room = self.room.acquire().await.ok()?;
-        let lane = self.idle().pop_front()?;
-        Some(Lent { replicas: self, lane, is_answered: false, _room: room })
+    /// There are as many connections as permits.
+    async fn reserve(&self) -> Option<Reserved<'_>> {
+        let permit = self.permits.acquire().await.ok()?;
+        let connection = self.idle().pop_front()?;
+        Some(Reserved { replicas: self, connection, is_answered: false, _permit: permit })
     }
 
-    fn idle(&self) -> MutexGuard<'_, VecDeque<Arc<Lane>>> {
+    fn idle(&self) -> MutexGuard<'_, VecDeque<Arc<SharedConnection>>> {
         self.idle.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-/// A lane that nobody else uses until this is dropped.
-struct Lent<'a> {
+/// A connection that no other caller uses until this is dropped.
+struct Reserved<'a> {
     replicas: &'a Replicas,
-    lane: Arc<Lane>,
-    /// Not if whoever asked has left meanwhile.
+    connection: Arc<SharedConnection>,
+    /// False as well if the caller left before the reply.
     is_answered: bool,
-    _room: SemaphorePermit<'a>,
+    _permit: SemaphorePermit<'a>,
 }
 
-impl Drop for Lent<'_> {
+impl Drop for Reserved<'_> {
     fn drop(&mut self) {
-        // Before the permit, which is a field and goes after this.
-        let (mut idle, lane) = (self.replicas.idle(), self.lane.clone());
-        if self.is_answered { idle.push_front(lane) } else { idle.push_back(lane) }
+        // The permit is a field, and is dropped after this.
+        let (mut idle, connection) = (self.replicas.idle(), self.connection.clone());
+        if self.is_answered { idle.push_front(connection) } else { idle.push_back(connection) }
     }
 }

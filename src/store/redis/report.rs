@@ -1,10 +1,10 @@
 use std::collections::HashMap;
 
 /// The warning about a server that is at its `maxmemory`.
-pub(super) const FULL: &str = "the server is at its maxmemory and refuses new events, until memory is freed or maxmemory is raised; \
-                               events that run can end, from Redis 7 on";
+pub(super) const FULL: &str = "the server is at its maxmemory and refuses new events, until memory is freed or \
+                               maxmemory is raised; events that run can end, from Redis 7 on";
 
-/// What [`RedisStore::check`](super::RedisStore::check) found.
+/// The findings of [`RedisStore::check`](super::RedisStore::check).
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct RedisReport {
@@ -12,15 +12,16 @@ pub struct RedisReport {
     pub nodes: Vec<RedisNode>,
     /// Whether events are claimed by a script, since the server is older than Redis 7.
     pub claims_by_script: bool,
-    /// What makes the server forget claims, and what to do about it. Empty, if nothing was found.
+    /// The reasons why the server may forget claims, each with a remedy.
     pub warnings: Vec<String>,
 }
 
-/// What one server says of itself. What it does not tell is `None`; managed ones often hide their configuration.
+/// The configuration and state of one server. A value that it does not tell is `None`: managed servers often hide their
+/// configuration.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct RedisNode {
-    /// Where it is, on a Cluster.
+    /// Its address, on a Cluster.
     pub address: Option<String>,
     /// The version of Redis that it is compatible with.
     pub version: Option<String>,
@@ -28,19 +29,19 @@ pub struct RedisNode {
     pub is_primary: Option<bool>,
     /// How many replicas are connected to it.
     pub replicas: Option<u32>,
-    /// How many bytes of memory it uses, as far as its limit counts them.
+    /// How many bytes of memory it uses, of those that count towards its limit.
     pub memory_used: Option<u64>,
-    /// How many it may use: `maxmemory`. Zero for any number.
+    /// How many bytes it may use: `maxmemory`. Zero for any number.
     pub memory_limit: Option<u64>,
-    /// What is dropped when memory runs out: `maxmemory-policy`.
+    /// Which keys are dropped when memory runs out: `maxmemory-policy`.
     pub eviction: Option<String>,
     /// Whether every write goes to the append-only file.
     pub append_only: Option<bool>,
-    /// How often that file is brought to disk: `appendfsync`.
+    /// How often that file is synced to disk: `appendfsync`.
     pub fsync: Option<String>,
-    /// Whether even that waits while the file is rewritten: `no-appendfsync-on-rewrite`.
+    /// Whether syncing pauses while the file is rewritten: `no-appendfsync-on-rewrite`.
     pub fsync_pauses: Option<bool>,
-    /// When the whole is written to disk: `save`. Empty for never.
+    /// When snapshots are written to disk: `save`. Empty for never.
     pub snapshots: Option<String>,
 }
 
@@ -69,78 +70,80 @@ impl RedisNode {
         }
     }
 
-    /// What this server's configuration costs, in words to act on.
+    /// The warnings about this server's configuration, each with a remedy.
     pub(super) fn warnings(&self, replicas_wanted: u32) -> Vec<String> {
         let found = [
-            self.of_role(),
-            self.of_memory(),
-            self.of_eviction(),
-            self.of_persistence(),
-            self.of_replicas(replicas_wanted),
+            self.role_warning(),
+            self.memory_warning(),
+            self.eviction_warning(),
+            self.persistence_warning(),
+            self.replica_warning(replicas_wanted),
         ];
         let place = self.address.as_ref().map_or_else(String::new, |address| format!("{address}: "));
         found.into_iter().flatten().map(|warning| place.clone() + &warning).collect()
     }
 
-    fn of_role(&self) -> Option<String> {
+    fn role_warning(&self) -> Option<String> {
         (self.is_primary == Some(false))
             .then(|| "the server is a replica and refuses every claim: connect to the primary".to_owned())
     }
 
-    /// Whether it refuses what adds to its memory. With another policy it makes room instead.
+    /// Whether it refuses writes that add to its memory. With another policy, it makes room instead.
     pub(super) fn is_full(&self) -> bool {
         let is_above = |(used, limit): (u64, u64)| limit > 0 && used > limit;
         self.memory_used.zip(self.memory_limit).is_some_and(is_above) && self.eviction.as_deref() == Some("noeviction")
     }
 
-    fn of_memory(&self) -> Option<String> {
+    fn memory_warning(&self) -> Option<String> {
         self.is_full().then(|| FULL.to_owned())
     }
 
-    fn of_eviction(&self) -> Option<String> {
+    fn eviction_warning(&self) -> Option<String> {
         match self.eviction.as_deref() {
             Some("noeviction") => None,
             Some(policy) => Some(format!(
-                "maxmemory-policy is {policy}: when memory runs out, claims and records are dropped silently and events \
-                 run again; set it to noeviction"
+                "maxmemory-policy is {policy}: when memory runs out, claims and records are dropped silently and \
+                 events run again; set it to noeviction"
             )),
             None => Some("the server does not tell its maxmemory-policy: make sure that it is noeviction".to_owned()),
         }
     }
 
-    fn of_persistence(&self) -> Option<String> {
+    fn persistence_warning(&self) -> Option<String> {
         let snapshots = self.snapshots.as_deref().is_some_and(|save| !save.is_empty());
         match (self.append_only, self.fsync.as_deref()) {
             (Some(true), Some("no")) => Some(
-                "appendfsync is no: a crash of the machine forgets what it had not written to disk by itself, up to half a \
-                 minute; set it to everysec or always"
+                "appendfsync is no: a crash of the machine forgets what it had not written to disk by itself, up to \
+                 half a minute; set it to everysec or always"
                     .to_owned(),
             ),
             (Some(true), _) if self.fsync_pauses == Some(true) => Some(
-                "no-appendfsync-on-rewrite is yes: a crash of the machine while the append-only file is rewritten forgets up \
-                 to half a minute, whatever appendfsync is; set it to no"
+                "no-appendfsync-on-rewrite is yes: a crash of the machine while the append-only file is rewritten \
+                 forgets up to half a minute, whatever appendfsync is; set it to no"
                     .to_owned(),
             ),
             (Some(true), _) => None,
             (Some(false), _) if snapshots => Some(
-                "appendonly is no: a restart forgets every claim and record since the last snapshot, and these events run \
-                 again if they are sent again; set it to yes"
+                "appendonly is no: a restart forgets every claim and record since the last snapshot, and these \
+                 events run again if they are sent again; set it to yes"
                     .to_owned(),
             ),
             (Some(false), _) => Some(
-                "appendonly is no: a restart forgets every claim and record, and events run again if they are sent again; \
-                 set it to yes"
+                "appendonly is no: a restart forgets every claim and record, and events run again if they are sent \
+                 again; set it to yes"
                     .to_owned(),
             ),
-            (None, _) => Some("the server does not tell whether it keeps an append-only file: make sure of it".to_owned()),
+            (None, _) => {
+                Some("the server does not tell whether it keeps an append-only file: make sure of it".to_owned())
+            }
         }
     }
 
-    fn of_replicas(&self, wanted: u32) -> Option<String> {
+    fn replica_warning(&self, wanted: u32) -> Option<String> {
         let connected = self.replicas.filter(|connected| *connected < wanted)?;
         Some(format!(
-            "{wanted} replicas are to confirm every claim, and {connected} are connected: every delivery is refused until \
-             there are as many"
+            "{wanted} replicas are to confirm every claim, and {connected} are connected: every delivery is refused \
+             until there are as many"
         ))
     }
 }
@@ -149,7 +152,8 @@ impl RedisNode {
 mod tests {
     use super::*;
 
-    const INFO: &str = "# Server\r\nredis_version:7.0.15\r\n# Memory\r\nused_memory:900\r\nmaxmemory:1000\r\nmaxmemory_policy:allkeys-lru\r\n\
+    const INFO: &str = "# Server\r\nredis_version:7.0.15\r\n# Memory\r\nused_memory:900\r\nmaxmemory:1000\r\n\
+                        maxmemory_policy:allkeys-lru\r\n\
                         mem_not_counted_for_evict:100\r\n\
                         # Persistence\r\naof_enabled:1\r\n# Replication\r\nrole:slave\r\nconnected_slaves:2\r\n";
 

@@ -1,120 +1,60 @@
 //! The commands that the user of the server needs the right to call, and whether it has them.
 
-use std::sync::LazyLock;
-
-use deadpool_redis::redis::{RedisError, from_redis_value};
-
-use super::fault::Fault;
-use super::script::Script;
-use super::store::{Shared, Way};
+use super::client::{Client, Mode};
+use super::error::Result;
+use super::scripts;
 use crate::EventKey;
 
-/// Calls of the commands that every store needs, beside `EVAL` and `EVALSHA`. The first writes a string under `KEY`, for a few
-/// seconds, and the last deletes it.
+/// Calls of the commands that every store needs, beside `EVAL` and `EVALSHA`. The first writes a string under `KEY` for
+/// a few seconds, and the last deletes it.
 const STORE: [&str; 3] = ["SET KEY - PX 10000", "GET KEY", "DEL KEY"];
 
-/// The first call of an inbox's commands: a user without this right has no inbox.
-const ACCEPT: &str = "XADD KEY * - -";
+/// The first command of an inbox: a user without this right has no inbox.
+const ENQUEUE: &str = "XADD KEY * - -";
 
-/// Calls of the other commands that an inbox needs. They change nothing but the key's time to live: where there is a string, they find
-/// no sorted set and no stream.
-const INBOX: [&str; 26] = [
-    "EXISTS KEY",
-    "HDEL KEY -",
-    "HGET KEY -",
-    "HSET KEY - -",
-    "MGET KEY",
-    "PERSIST KEY",
-    "PEXPIRE KEY 10000",
-    "PTTL KEY",
-    "SADD KEY -",
-    "SRANDMEMBER KEY 1",
-    "SREM KEY -",
-    "TIME",
-    "XDEL KEY 1-1",
-    "XLEN KEY",
-    "XRANGE KEY - +",
-    "XREAD STREAMS KEY 0",
-    "XREVRANGE KEY + -",
-    "ZADD KEY 0 -",
-    "ZCARD KEY",
-    "ZCOUNT KEY 0 0",
-    "ZRANGE KEY 0 0",
-    "ZRANGEBYLEX KEY - +",
-    "ZRANGEBYSCORE KEY 0 0",
-    "ZREM KEY -",
-    "ZSCAN KEY 0",
-    "ZSCORE KEY -",
-];
+/// Calls of the other commands that an inbox needs. They change nothing but the key's time to live: the key has a
+/// string, and not a sorted set or a stream.
+const INBOX: &str = "EXISTS KEY, HDEL KEY -, HGET KEY -, HSET KEY - -, MGET KEY, PERSIST KEY, PEXPIRE KEY 10000, \
+                     PTTL KEY, SADD KEY -, SRANDMEMBER KEY 1, SREM KEY -, TIME, XDEL KEY 1-1, XLEN KEY, \
+                     XRANGE KEY - +, XREAD STREAMS KEY 0, XREVRANGE KEY + -, ZADD KEY 0 -, ZCARD KEY, \
+                     ZCOUNT KEY 0 0, ZRANGE KEY 0 0, ZRANGEBYLEX KEY - +, ZRANGEBYSCORE KEY 0 0, ZREM KEY -, \
+                     ZSCAN KEY 0, ZSCORE KEY -";
 
-/// Makes the calls, and answers with the numbers of those that the user has no right to. If the first or the second is refused,
-/// only the last one is made after it: a server notes down every refusal.
-static TRY: LazyLock<Script> = LazyLock::new(|| {
-    Script::allowed_when_full(
-        "local denied, is_over = {}, false
-for number, call in ipairs(ARGV) do
-  if not is_over or number == #ARGV then
-    local words = {}
-    for word in string.gmatch(call, '%S+') do
-      words[#words + 1] = word == 'KEY' and KEYS[1] or word
-    end
-    local reply = redis.pcall(unpack(words))
-    local why = type(reply) == 'table' and reply.err
-    if why and (string.find(why, 'executing the script can', 1, true) or string.find(why, 'permission', 1, true)) then
-      denied[#denied + 1] = number
-      is_over = is_over or number <= 2
-    end
-  end
-end
-return denied",
-    )
-});
-
-/// The rights that a user lacks, as rules of an ACL name them: `get`, `xinfo|groups`.
+/// The rights that a user lacks, as rules of an ACL name them.
 pub(super) struct MissingRights {
-    /// Without these no store works.
+    /// Without these, no store works.
     pub(super) of_store: Vec<String>,
-    /// Without these an inbox does not work. Empty for a user who cannot have one.
+    /// Without these, an inbox does not work. Empty for a user who cannot have one.
     pub(super) of_inbox: Vec<String>,
 }
 
-impl Shared {
-    /// Tries every command on a key that nothing else uses.
-    pub(super) async fn missing_rights(&self, key: &EventKey) -> Result<MissingRights, Fault> {
-        let of_store = self.denied(key, &STORE).await?;
-        if !of_store.is_empty() {
-            return Ok(MissingRights { of_store, of_inbox: Vec::new() });
-        }
-        let [set, _, delete] = STORE;
-        let calls: Vec<_> = [set, ACCEPT].into_iter().chain(INBOX).chain([delete]).collect();
-        let of_inbox = self.denied(key, &calls).await?;
-        let has_inbox = !of_inbox.contains(&name(ACCEPT));
-        Ok(MissingRights { of_store, of_inbox: if has_inbox { of_inbox } else { Vec::new() } })
+/// Tries every command on a key that nothing else uses.
+pub(super) async fn missing_rights(client: &Client, key: &EventKey) -> Result<MissingRights> {
+    let of_store = denied(client, key, &STORE).await?;
+    if !of_store.is_empty() {
+        return Ok(MissingRights { of_store, of_inbox: Vec::new() });
     }
+    let [set, _, delete] = STORE;
+    let calls: Vec<_> = [set, ENQUEUE].into_iter().chain(INBOX.split(", ")).chain([delete]).collect();
+    let of_inbox = denied(client, key, &calls).await?;
+    let has_inbox = !of_inbox.contains(&name(ENQUEUE));
+    Ok(MissingRights { of_store, of_inbox: if has_inbox { of_inbox } else { Vec::new() } })
+}
 
-    async fn denied(&self, key: &EventKey, calls: &[&str]) -> Result<Vec<String>, Fault> {
-        let arguments: Vec<_> = calls.iter().map(|call| call.as_bytes()).collect();
-        let (reply, _) = self.run(Way::Shared, &TRY.call(&self.key(key), &arguments)).await?;
-        let denied: Vec<usize> = from_redis_value(reply).map_err(RedisError::from)?;
-        Ok(denied.into_iter().filter_map(|number| Some(name(calls.get(number.checked_sub(1)?)?))).collect())
-    }
+async fn denied(client: &Client, key: &EventKey, calls: &[&str]) -> Result<Vec<String>> {
+    let reply = client.run(Mode::Repeatable, &scripts::TRY_COMMANDS, &client.key(key), calls).await?;
+    let denied: Vec<usize> = reply.read()?;
+    Ok(denied.into_iter().filter_map(|number| Some(name(calls.get(number.checked_sub(1)?)?))).collect())
 }
 
 /// The right that a call needs.
 fn name(call: &str) -> String {
-    let mut words = call.split(' ').map(str::to_ascii_lowercase);
-    let command = words.next().unwrap_or_default();
-    match (command.as_str(), words.next()) {
-        ("xgroup" | "xinfo", Some(subcommand)) => format!("{command}|{subcommand}"),
-        _ => command,
-    }
+    call.split(' ').next().unwrap_or_default().to_ascii_lowercase()
 }
 
 #[cfg(test)]
 mod tests {
     use std::collections::BTreeSet;
-    use std::fs;
-    use std::path::Path;
 
     use super::*;
 
@@ -123,10 +63,10 @@ mod tests {
     }
 
     fn of_inbox() -> BTreeSet<String> {
-        names(&[&INBOX[..], &[ACCEPT]].concat())
+        names(&INBOX.split(", ").chain([ENQUEUE]).collect::<Vec<_>>())
     }
 
-    /// The rules that the module's documentation gives to an administrator, of all stores and of an inbox.
+    /// The rights in the module's documentation: of all stores, and of an inbox.
     fn documented() -> [BTreeSet<String>; 2] {
         let rules: Vec<BTreeSet<_>> = include_str!("mod.rs")
             .split("ACL SETUSER webhooks")
@@ -144,22 +84,18 @@ mod tests {
         assert_eq!(documented(), [of_store, of_inbox()]);
     }
 
-    /// Commands are called by name, or are put together in a table first.
+    /// Commands are called by name, or are built in a table first.
     #[test]
     fn every_command_that_a_script_calls_is_among_the_rights() {
-        let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("src/store/redis");
-        let scripts =
-            fs::read_dir(folder.join("inbox/lua")).expect("a folder").map(|file| file.expect("a file").path());
         let mut called = BTreeSet::new();
-        for file in scripts.chain([folder.join("script.rs")]) {
-            let code = fs::read_to_string(file).expect("a text");
+        for code in scripts::SECTIONS {
             for before in ["call('", "= { '"] {
                 let calls = code.split(before).skip(1).map(|call| call.replace(['\'', ','], ""));
                 let is_command = |call: &String| call.starts_with(|letter: char| letter.is_ascii_uppercase());
                 called.extend(calls.filter(is_command).map(|call| name(call.split(')').next().unwrap_or_default())));
             }
         }
-        // Arrivals are waited for, and large parcels asked for, outside of scripts.
+        // No script waits for arrivals, or reads large requests.
         called.extend(["xread", "mget"].map(str::to_owned));
         let mut rights = of_inbox();
         rights.extend(names(&STORE));

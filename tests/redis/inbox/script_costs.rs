@@ -19,20 +19,20 @@ use crate::support::servers::redis_scripts::{Monitor, Run, most};
 
 /// How many commands a run of each script may call. A call takes the server a few microseconds.
 const MOST_CALLS: [(&str, usize); 16] = [
-    ("accept", 460),
     ("browse", 201),
     ("bury", 20),
     ("complete", 20),
     ("counts", 120),
     ("discard", 650),
+    ("enqueue", 460),
+    ("find_leased", 300),
     ("forget", 850),
     ("get", 10),
     ("lease", 1400),
     ("purge", 10),
-    ("put_back", 20),
+    ("release", 20),
     ("renew", 10),
     ("requeue", 750),
-    ("strays", 300),
     ("sweep", 1800),
     ("waiting", 10),
 ];
@@ -141,7 +141,7 @@ async fn large_bodies_pass_through_no_script() {
     store.forget(&Filter::all()).await.expect("an answer");
     runs.extend(monitor.runs());
     check(&runs, SMALL_CHANGE);
-    for name in ["accept", "browse", "counts", "lease", "complete", "requeue", "discard", "forget"] {
+    for name in ["enqueue", "browse", "counts", "lease", "complete", "requeue", "discard", "forget"] {
         calls(&runs, name);
     }
     eventually("nothing is left", async || server.keys().is_empty()).await;
@@ -200,7 +200,7 @@ async fn calls_with(events: usize) -> [usize; 5] {
     let leased = lease(&store, 64).await;
     assert_eq!(leased.len(), 64);
     runs.extend(monitor.runs());
-    let measured = ["accept", "lease", "browse", "counts"].map(|name| calls(&runs, name));
+    let measured = ["enqueue", "lease", "browse", "counts"].map(|name| calls(&runs, name));
     check(&runs, SMALL_CHANGE);
     // All of them are completed before any is purged, so that a lease leaves most of it to a script of its own.
     let mut all = leased;
@@ -254,7 +254,7 @@ async fn calls_with_kinds(kinds: usize) -> [usize; 3] {
     assert_eq!(store.lease(&request).await.expect("an answer").len(), 10, "one of each that has room");
     let runs_with_limits = monitor.runs();
     check(&runs_with_limits, SMALL_CHANGE);
-    [calls(&runs, "accept"), calls(&runs, "browse"), calls(&runs_with_limits, "lease")]
+    [calls(&runs, "enqueue"), calls(&runs, "browse"), calls(&runs_with_limits, "lease")]
 }
 
 /// Also where most of them have no room.

@@ -8,30 +8,30 @@ use std::time::Duration;
 
 use super::redis::RedisServer;
 
-macro_rules! lua {
-    ($name:literal) => {
-        ($name, include_str!(concat!("../../../src/store/redis/inbox/lua/", $name, ".lua")))
-    };
-}
+const FILES: [&str; 3] = [
+    include_str!("../../../src/store/redis/lua/events.lua"),
+    include_str!("../../../src/store/redis/lua/queue.lua"),
+    include_str!("../../../src/store/redis/lua/operators.lua"),
+];
 
-/// The scripts, by the file that each of them ends with.
-const SCRIPTS: [(&str, &str); 16] = [
-    lua!("accept"),
-    lua!("browse"),
-    lua!("bury"),
-    lua!("complete"),
-    lua!("counts"),
-    lua!("discard"),
-    lua!("forget"),
-    lua!("get"),
-    lua!("lease"),
-    lua!("purge"),
-    lua!("put_back"),
-    lua!("renew"),
-    lua!("requeue"),
-    lua!("strays"),
-    lua!("sweep"),
-    lua!("waiting"),
+/// The scripts, by the section that each of them ends with.
+const SCRIPTS: [&str; 16] = [
+    "browse",
+    "bury",
+    "complete",
+    "counts",
+    "discard",
+    "enqueue",
+    "find_leased",
+    "forget",
+    "get",
+    "lease",
+    "purge",
+    "release",
+    "renew",
+    "requeue",
+    "sweep",
+    "waiting",
 ];
 
 /// How long the server may take to tell.
@@ -41,16 +41,14 @@ const PATIENCE: Duration = Duration::from_secs(60);
 pub struct Names(BTreeMap<String, &'static str>);
 
 impl Names {
-    /// Loads every script into the server, with each of the shared parts that it may need: one of these texts is what the store calls.
+    /// Loads every script into the server, with and without its flags: one of these texts is what the store calls.
     pub fn load(server: &RedisServer) -> Self {
-        let [(_, events), (_, common), (_, moving), (_, right), (_, queue)] =
-            [lua!("events"), lua!("common"), lua!("moving"), lua!("right"), lua!("queue")];
-        let flagged = ["#!lua flags=allow-oom\n", events, common, moving].concat();
         let mut names = BTreeMap::new();
-        for (name, own) in SCRIPTS {
-            let shared = [events.to_owned(), flagged.clone(), [&flagged, right].concat(), [&flagged, queue].concat()];
-            for shared in shared.into_iter().chain([[&flagged, right, queue].concat()]) {
-                let digest = server.command(&["SCRIPT", "LOAD", &[&shared, own].concat()]);
+        for name in SCRIPTS {
+            let mut code = String::new();
+            append(name, &mut code, &mut Vec::new());
+            for code in [["#!lua flags=allow-oom\n", &code].concat(), code] {
+                let digest = server.command(&["SCRIPT", "LOAD", &code]);
                 names.insert(digest.trim().to_owned(), name);
             }
         }
@@ -60,6 +58,22 @@ impl Names {
     /// The name of the script with this digest.
     pub fn of(&self, digest: &str) -> &'static str {
         self.0.get(digest).unwrap_or_else(|| panic!("{digest} is none of the inbox's scripts"))
+    }
+}
+
+/// Appends a section without its comments, behind those that it needs, as the store does.
+fn append(name: &'static str, code: &mut String, appended: &mut Vec<&'static str>) {
+    if appended.contains(&name) {
+        return;
+    }
+    appended.push(name);
+    let mut sections = FILES.iter().flat_map(|file| file.split("-- name: ").skip(1));
+    let section = sections.find_map(|section| section.strip_prefix(name)?.strip_prefix('\n')).expect("a section");
+    let needed = section.lines().next().and_then(|line| line.strip_prefix("-- needs: ")).unwrap_or_default();
+    needed.split_terminator(", ").for_each(|needed| append(needed, code, appended));
+    for line in section.lines().filter(|line| !line.is_empty() && !line.trim_start().starts_with("--")) {
+        code.push_str(line);
+        code.push('\n');
     }
 }
 

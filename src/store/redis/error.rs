@@ -9,35 +9,37 @@ use deadpool_redis::redis::{ErrorKind, RedisError, ServerErrorKind};
 use super::record::Unreadable;
 use crate::store::{StoreError, StoreErrorKind};
 
-/// Why Redis could not be asked, or what it said.
+pub(super) type Result<T, E = CommandError> = std::result::Result<T, E>;
+
+/// Why a command has no reply that the store can use.
 #[derive(Clone, Debug)]
-pub(super) enum Fault {
+pub(super) enum CommandError {
     TimedOut,
     NoConnection(NoConnection),
     Redis(RedisError),
-    /// The connection is gone; what was asked may have been done or not.
+    /// The connection broke. The server may have run the command or not.
     Broken(RedisError),
     Unreadable(Unreadable),
     /// The keys of an inbox would be on several nodes of a Cluster.
-    Scattered,
+    SeveralSlots,
     NotReplicated {
         acknowledged: u32,
         wanted: u32,
     },
 }
 
-/// Why there is no connection. Whoever waits for the same one is told the same.
+/// Why there is no connection. All callers that wait for the same attempt get the same error.
 #[derive(Clone, Debug)]
 pub(super) enum NoConnection {
     Refused(Arc<PoolError>),
     NotYet(Duration),
-    /// It was there, and broke at once.
+    /// The connection was made, and broke at once.
     Lost(RedisError),
     Abandoned,
 }
 
 impl NoConnection {
-    /// Whether the attempt took too long by the pool's own measure, or by that of its client: one second, unless told otherwise.
+    /// Whether the attempt took longer than the timeout of the pool, or of its client: one second by default.
     pub(super) fn is_timeout(&self) -> bool {
         match self {
             Self::Refused(error) => match &**error {
@@ -51,81 +53,85 @@ impl NoConnection {
     }
 }
 
-impl Fault {
-    /// What Redis 6.2 says to `SET` with both `NX` and `GET`.
+impl CommandError {
+    /// Whether the server refused the syntax, as Redis 6.2 refuses `SET` with both `NX` and `GET`.
     pub(super) fn is_syntax_error(&self) -> bool {
-        matches!(self, Self::Redis(error) if error.detail().is_some_and(|words| words.contains("syntax error")))
+        self.is_redis(|error| error.detail().is_some_and(|words| words.contains("syntax error")))
     }
 
-    /// What a server says to a script whose first line it does not know: Redis 6 cannot compile it, others name the line.
+    /// Whether the server refused the first line of a script: Redis 6 cannot compile it, others name the line.
     pub(super) fn refuses_flags(&self) -> bool {
         let is_about_flags = |words: &str| words.contains("compiling script") || words.contains("shebang");
-        matches!(self, Self::Redis(error) if error.detail().is_some_and(is_about_flags))
+        self.is_redis(|error| error.detail().is_some_and(is_about_flags))
     }
 
     /// Whether the server is at its `maxmemory`.
     pub(super) fn is_out_of_memory(&self) -> bool {
-        matches!(self, Self::Redis(error) if says(error, "OOM"))
+        self.is_redis(|error| has_code(error, "OOM"))
     }
 
-    /// Whether the server may have done what was asked, and its answer is lost.
-    pub(super) fn is_unheard(&self) -> bool {
+    pub(super) fn is_no_script(&self) -> bool {
+        self.is_redis(|error| error.kind() == ErrorKind::Server(ServerErrorKind::NoScript))
+    }
+
+    /// Whether the server may have run the command: only its reply is lost.
+    pub(super) fn is_reply_lost(&self) -> bool {
         match self {
             Self::TimedOut | Self::Broken(_) => true,
-            // The client of a Cluster tells so of a connection to one node.
+            // The client of a Cluster reports the broken connection to one node like this.
             Self::Redis(error) => error.is_io_error(),
             _ => false,
         }
     }
 
-    pub(super) fn is_no_script(&self) -> bool {
-        matches!(self, Self::Redis(error) if error.kind() == ErrorKind::Server(ServerErrorKind::NoScript))
+    fn is_redis(&self, is: impl FnOnce(&RedisError) -> bool) -> bool {
+        matches!(self, Self::Redis(error) if is(error))
     }
 }
 
-/// Whether the server is one that does not take writes any more: the primary is another by now, or will be.
+/// Whether the server takes no writes any more: another one is the primary by now, or will be.
 pub(super) fn is_demoted(error: &RedisError) -> bool {
-    says(error, "READONLY") || says(error, "MASTERDOWN")
+    has_code(error, "READONLY") || has_code(error, "MASTERDOWN")
 }
 
-/// Whether this is the server's code for the error. Before Redis 7, that of an error inside of a script is among its words.
-fn says(error: &RedisError, code: &str) -> bool {
+/// Whether the error has this code. Before Redis 7, the code of an error in a script is among the words.
+fn has_code(error: &RedisError, code: &str) -> bool {
     let of_script = error.detail().filter(|words| words.starts_with("Error running script"));
     error.code() == Some(code)
         || of_script.is_some_and(|words| words.split_whitespace().any(|word| word.trim_start_matches('-') == code))
 }
 
-impl From<RedisError> for Fault {
+impl From<RedisError> for CommandError {
     fn from(error: RedisError) -> Self {
         if error.is_timeout() { Self::TimedOut } else { Self::Redis(error) }
     }
 }
 
-impl From<NoConnection> for Fault {
+impl From<NoConnection> for CommandError {
     fn from(why: NoConnection) -> Self {
         Self::NoConnection(why)
     }
 }
 
-impl From<Unreadable> for Fault {
+impl From<Unreadable> for CommandError {
     fn from(unreadable: Unreadable) -> Self {
         Self::Unreadable(unreadable)
     }
 }
 
-impl From<Fault> for StoreError {
-    fn from(fault: Fault) -> Self {
-        match fault {
-            Fault::TimedOut => Self::new(StoreErrorKind::TimedOut),
-            Fault::NoConnection(why) => Self::unavailable(why),
-            Fault::Redis(error) if says(&error, "WRONGTYPE") => Self::corrupt(error),
-            Fault::Redis(error) | Fault::Broken(error) => Self::unavailable(error),
-            Fault::Unreadable(unreadable) => Self::corrupt(unreadable),
-            Fault::Scattered => Self::unavailable(
-                "an inbox on a Cluster needs all of its keys in one slot: give the store a prefix with a name in braces, such \
-                 as \"{webhooks}:\"",
+impl From<CommandError> for StoreError {
+    fn from(error: CommandError) -> Self {
+        match error {
+            CommandError::TimedOut => Self::new(StoreErrorKind::TimedOut),
+            CommandError::NoConnection(why) => Self::unavailable(why),
+            CommandError::Redis(error) if has_code(&error, "WRONGTYPE") => Self::corrupt(error),
+            CommandError::Redis(error) | CommandError::Broken(error) => Self::unavailable(error),
+            CommandError::Unreadable(unreadable) => Self::corrupt(unreadable),
+            CommandError::SeveralSlots => Self::unavailable(
+                "an inbox on a Cluster needs all of its keys in one slot: give the store a prefix with a name in \
+                 braces, such as \"{webhooks}:\"",
             ),
-            Fault::NotReplicated { acknowledged, wanted } => Self::unavailable(format!(
+            CommandError::NotReplicated { acknowledged, wanted } => Self::unavailable(format!(
                 "{acknowledged} of the {wanted} replicas asked for confirmed the write in time"
             )),
         }
@@ -138,9 +144,10 @@ impl fmt::Display for NoConnection {
             Self::Refused(_) => f.write_str("the pool could not give a connection"),
             Self::NotYet(time) => write!(
                 f,
-                "the pool gave no connection within {time:?}: all of its connections are in use, or the server does not answer"
+                "the pool gave no connection within {time:?}: all of its connections are in use, or the server does \
+                 not answer"
             ),
-            Self::Lost(_) => f.write_str("the connection broke as soon as it was there"),
+            Self::Lost(_) => f.write_str("the connection broke as soon as it was made"),
             Self::Abandoned => f.write_str("the runtime that was connecting has ended"),
         }
     }
@@ -162,7 +169,7 @@ mod tests {
 
     use super::*;
 
-    /// What Redis 6.2 says of an error inside of a script, up to the error itself.
+    /// The words of Redis 6.2 about an error in a script, up to the error itself.
     const IN_SCRIPT: &str =
         "ERR Error running script (call to f_c5b0ae2d7a4f11ba6dcd2e6b2e0f6a5d4d1c3b2a): @user_script:3:";
 
@@ -180,7 +187,7 @@ mod tests {
             let new = format!("{line} script: c5b0ae2d7a4f11ba6dcd2e6b2e0f6a5d4d1c3b2a, on @user_script:3.");
             for line in [line, &old, &new] {
                 assert!(is_demoted(&error(line)), "{line}");
-                assert_eq!(StoreError::from(Fault::from(error(line))).kind(), StoreErrorKind::Unavailable);
+                assert_eq!(StoreError::from(CommandError::from(error(line))).kind(), StoreErrorKind::Unavailable);
             }
         }
     }
@@ -191,7 +198,7 @@ mod tests {
         for line in
             [line.to_owned(), format!("{IN_SCRIPT} {line} "), format!("{line} script: c5b0, on @user_script:1.")]
         {
-            assert_eq!(StoreError::from(Fault::from(error(&line))).kind(), StoreErrorKind::Corrupt, "{line}");
+            assert_eq!(StoreError::from(CommandError::from(error(&line))).kind(), StoreErrorKind::Corrupt, "{line}");
             assert!(!is_demoted(&error(&line)));
         }
     }
@@ -200,6 +207,6 @@ mod tests {
     fn code_in_somebody_elses_words_means_nothing() {
         let line = "ERR unknown command 'SET', with args beginning with: 'READONLY' 'WRONGTYPE' READONLY WRONGTYPE ";
         assert!(!is_demoted(&error(line)));
-        assert_eq!(StoreError::from(Fault::from(error(line))).kind(), StoreErrorKind::Unavailable);
+        assert_eq!(StoreError::from(CommandError::from(error(line))).kind(), StoreErrorKind::Unavailable);
     }
 }

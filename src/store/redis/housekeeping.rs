@@ -1,0 +1,102 @@
+//! Background work: purging completed events whose retention is over, and repairing what failed scripts left behind.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use tokio::time::{Instant, sleep};
+
+use super::client::{Client, Mode};
+use super::error::Result;
+use super::scripts;
+
+/// How many events one script purges, and how many it checks.
+const PURGED: usize = 500;
+const SWEPT: usize = 200;
+
+/// How often some events are checked.
+const SWEEP_EVERY: Duration = Duration::from_secs(10);
+
+/// One task at a time, started by leases.
+pub(super) struct Housekeeper(Arc<Shared>);
+
+struct Shared {
+    client: Arc<Client>,
+    is_busy: AtomicBool,
+    sweep: Mutex<Sweep>,
+}
+
+#[derive(Default)]
+struct Sweep {
+    last: Option<Instant>,
+    /// Where the next sweep begins.
+    position: String,
+}
+
+/// The task. The next one may start when this is dropped, even if its runtime ends first.
+struct Task(Arc<Shared>);
+
+impl Housekeeper {
+    pub(super) fn new(client: Arc<Client>) -> Self {
+        Self(Arc::new(Shared { client, is_busy: AtomicBool::new(false), sweep: Mutex::default() }))
+    }
+
+    /// Starts the task if there is work and no task. It purges a burst even for a worker that is idle most of the time,
+    /// and that does not lease often enough to purge a few events each time.
+    pub(super) fn start(&self, has_expired: bool) {
+        let is_due = self.0.sweep().last.is_none_or(|last| last.elapsed() >= SWEEP_EVERY);
+        if !(has_expired || is_due) || self.0.is_busy.swap(true, Ordering::AcqRel) {
+            return;
+        }
+        let task = Task(self.0.clone());
+        tokio::spawn(async move {
+            // Failures are tried again after a later lease.
+            if has_expired {
+                let _ = task.0.purge_all().await;
+            }
+            if is_due {
+                let _ = task.0.sweep_some().await;
+            }
+        });
+    }
+}
+
+impl Shared {
+    async fn purge_all(&self) -> Result<()> {
+        let (prefix, most) = (&self.client.prefix, PURGED.to_string());
+        loop {
+            let begun = Instant::now();
+            let arguments = [&**prefix, &most];
+            let reply = self.client.run(Mode::Repeatable, &scripts::PURGE, &self.client.stream()?, &arguments).await?;
+            if !reply.read::<bool>()? {
+                return Ok(());
+            }
+            // For as long as it took: the server has other clients to serve.
+            sleep(begun.elapsed()).await;
+        }
+    }
+
+    async fn sweep_some(&self) -> Result<()> {
+        let (position, most) = (self.begin_sweep(), SWEPT.to_string());
+        let arguments = [&*self.client.prefix, &position, &most];
+        let reply = self.client.run(Mode::Repeatable, &scripts::SWEEP, &self.client.stream()?, &arguments).await?;
+        self.sweep().position = reply.read()?;
+        Ok(())
+    }
+
+    fn begin_sweep(&self) -> String {
+        let mut sweep = self.sweep();
+        sweep.last = Some(Instant::now());
+        sweep.position.clone()
+    }
+
+    fn sweep(&self) -> MutexGuard<'_, Sweep> {
+        self.sweep.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Drop for Task {
+    fn drop(&mut self) {
+        self.0.is_busy.store(false, Ordering::Release);
+    }
+}

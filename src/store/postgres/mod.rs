@@ -120,41 +120,37 @@
 //! PostgreSQL 14 or later. What the pool sets up per connection (`after_connect`) the connections of this store do not have: name
 //! the schema with [`table`](PostgresStoreBuilder::table), or set the search path in the connect options.
 
-mod access;
-mod bell;
-mod bid;
-mod bound;
+//
+// Read in the order of a delivery: `store`, then `claims` and `claim_item`, `settle_batch` and `settlement`; `wake`,
+// `lease`, `pick`, `scan_start`, `lost_leases`, `backlog` and `operators` for the queue; `connection` and below for what
+// all of them use; `migrator`, `schema` and `housekeeping` for the table.
+
+mod backlog;
 mod builder;
 mod check;
-mod choice;
+mod claim_item;
 mod claims;
-mod ear;
+mod connection;
+mod connector;
 mod fault;
-mod held_up;
-mod inbox;
-mod lane;
-mod late;
-mod leases;
-mod migration;
+mod housekeeping;
+mod lease;
+mod lost_leases;
+mod migration_connection;
+mod migrator;
 mod operators;
-mod overdue;
-mod parcel;
-mod promotion;
-mod purge;
-mod report;
+mod pick;
+mod scan_start;
 mod schema;
-mod settle;
-mod settles;
+mod settle_batch;
+mod settlement;
+mod statements;
 mod store;
-mod strays;
 mod table;
-mod text;
-mod waiting;
-mod wanted;
+mod values;
+mod wake;
 
 pub use self::{
-    builder::PostgresStoreBuilder,
-    report::PostgresReport,
-    schema::{COMPLETE_SQL, SCHEMA_SQL},
+    builder::PostgresStoreBuilder, check::PostgresReport, schema::SCHEMA_SQL, statements::COMPLETE_SQL,
     store::PostgresStore,
 };

@@ -112,7 +112,7 @@ impl Queue for SqliteStore {
 
     fn change<'a>(&'a self, filter: &'a Filter, change: Change) -> StoreFuture<'a, Changed> {
         Box::pin(async move {
-            let (statements, states) = (self.writer().statements(), operators::states(filter, change.states()));
+            let (statements, states) = (self.writer().statements(), filter.states(change.states()));
             let mut without_body = 0;
             if matches!(change, Change::Requeue { .. }) && states.contains(&EventState::Completed) {
                 let now = self.writer().times().now();

@@ -1,7 +1,6 @@
 //! The queries of a receiver that limits how many events wait.
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use sqlx::Row as _;
 use sqlx::postgres::PgRow;
@@ -46,14 +45,14 @@ pub(super) struct PeekItem {
 struct PeekStatement(Arc<str>);
 
 impl BacklogBatch {
-    pub(super) fn new(connector: &Connector, deadline: Duration, statements: &Statements) -> Self {
+    pub(super) fn new(connector: &Connector, statements: &Statements) -> Self {
         // The count goes in the order of the index, and no further than asked, whatever the statistics say.
-        let connection = DedicatedConnection::new("tower-webhook counts", connector, deadline, deadline)
+        let connection = DedicatedConnection::new("tower-webhook counts", connector, connector.deadline)
             .with_settings("SET enable_bitmapscan = off");
         Self {
             connection,
-            count_waiting: statements.count_waiting.clone(),
-            peek: PeekStatement(statements.peek.clone()),
+            count_waiting: statements.text("count_waiting"),
+            peek: PeekStatement(statements.text("peek")),
         }
     }
 

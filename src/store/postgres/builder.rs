@@ -31,7 +31,6 @@ use crate::error::{ConfigError, ConfigErrorKind};
 pub struct PostgresStoreBuilder {
     connector: Connector,
     table: TableName,
-    deadline: Duration,
     purge_every: Option<Duration>,
     body_retention: Option<Duration>,
 }
@@ -39,9 +38,8 @@ pub struct PostgresStoreBuilder {
 impl PostgresStoreBuilder {
     pub(super) fn new(pool: PgPool) -> Self {
         Self {
-            connector: Connector { pool, pooled: false, direct: None },
+            connector: Connector { pool, pooled: false, direct: None, deadline: Duration::from_millis(1_500) },
             table: TableName::default(),
-            deadline: Duration::from_millis(1_500),
             purge_every: Some(Duration::from_secs(60)),
             body_retention: None,
         }
@@ -71,12 +69,12 @@ impl PostgresStoreBuilder {
     ///
     /// If it is less than a millisecond.
     pub fn deadline(mut self, deadline: Duration) -> Result<Self, ConfigError> {
-        self.deadline = at_least_a_millisecond("deadline", deadline)?;
+        self.connector.deadline = at_least_a_millisecond("deadline", deadline)?;
         Ok(self)
     }
 
-    /// How often expired rows are deleted, at most; once a minute by default. Traffic starts the purge, which runs in the
-    /// background on a connection of the pool.
+    /// How often expired rows are deleted, at most; once a minute by default. Traffic starts the purge, which runs in
+    /// the background on a connection of the pool.
     ///
     /// # Errors
     ///
@@ -98,9 +96,9 @@ impl PostgresStoreBuilder {
     ///
     /// Each statement becomes a transaction of its own: `BEGIN` and its settings as `SET LOCAL`, the statement, its
     /// parameters, `COMMIT`. That is four round trips to the pooler in place of one. No setting outlasts the
-    /// transaction, and no statement stays prepared, [`complete_in`](crate::WebhookEvent::complete_in) included. Workers
-    /// are woken by events that their own process accepts, and by their [poll interval](crate::Worker::poll_every)
-    /// otherwise, unless there is a [direct](Self::direct) connection.
+    /// transaction, and no statement stays prepared, [`complete_in`](crate::WebhookEvent::complete_in) included.
+    /// Workers are woken by events that their own process accepts, and by their [poll
+    /// interval](crate::Worker::poll_every) otherwise, unless there is a [direct](Self::direct) connection.
     ///
     /// Handlers that use such a pool themselves have to adapt their queries: see the [module](super) for how.
     pub fn pooled(mut self) -> Self {
@@ -118,9 +116,9 @@ impl PostgresStoreBuilder {
     /// How long an inbox keeps heads and bodies of completed events; by default as long as their records.
     ///
     /// After this time, counted from the completion on the server's clock, [`get`](crate::queue::Queue::get) and
-    /// [`requeue`](crate::queue::Queue::requeue) treat them as gone, and the next purge removes them from the table. The
-    /// record stays until its retention is over, and still recognises duplicates. With zero, the statement that completes
-    /// an event removes them, [`complete_in`](crate::WebhookEvent::complete_in) included;
+    /// [`requeue`](crate::queue::Queue::requeue) treat them as gone, and the next purge removes them from the table.
+    /// The record stays until its retention is over, and still recognises duplicates. With zero, the statement that
+    /// completes an event removes them, [`complete_in`](crate::WebhookEvent::complete_in) included;
     /// [`COMPLETE_SQL`](super::COMPLETE_SQL) does not. Waiting, running and dead events keep theirs.
     pub fn keep_completed_bodies(mut self, time: Duration) -> Self {
         self.body_retention = Some(time);
@@ -131,7 +129,7 @@ impl PostgresStoreBuilder {
     #[must_use]
     pub fn build(self) -> PostgresStore {
         let statements = Statements::new(self.table, self.body_retention.map(delay_milliseconds));
-        PostgresStore::from_parts(self.connector, statements, self.deadline, self.purge_every)
+        PostgresStore::from_parts(self.connector, statements, self.purge_every)
     }
 }
 
@@ -139,7 +137,7 @@ impl fmt::Debug for PostgresStoreBuilder {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("PostgresStoreBuilder")
             .field("table", &format_args!("{}", self.table))
-            .field("deadline", &self.deadline)
+            .field("deadline", &self.connector.deadline)
             .field("purge_every", &self.purge_every)
             .field("completed_bodies", &self.body_retention)
             .field("pooled", &self.connector.pooled)

@@ -22,8 +22,8 @@ const TEST_LEASE: Duration = Duration::from_secs(10);
 
 const NAME: &str = "tower-webhook checks";
 
-const DIRECT_IS_POOLED: &str = "the options of PostgresStoreBuilder::direct lead to a pooler, too: workers are not woken, \
-    and migrate may leave its settings on sessions of others; name the server itself";
+const DIRECT_IS_POOLED: &str = "the options of PostgresStoreBuilder::direct lead to a pooler, too: workers are not \
+    woken, and migrate may leave its settings on sessions of others; name the server itself";
 
 /// The findings of [`PostgresStore::check`](super::PostgresStore::check).
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -82,8 +82,8 @@ impl PostgresStore {
             None => false,
         };
         let fetch = |sql: &str| sqlx::raw_sql(AssertSqlSafe(sql.to_owned()));
-        let settings = fetch(&statements.server_settings).fetch_one(&mut connection).await?;
-        let catalogue = fetch(&statements.catalogue).fetch_one(&mut connection).await?;
+        let settings = fetch(&statements.text("server_settings")).fetch_one(&mut connection).await?;
+        let catalogue = fetch(&statements.text("catalogue")).fetch_one(&mut connection).await?;
         let report = PostgresReport {
             server_version: settings.try_get("version")?,
             behind_pooler,
@@ -110,7 +110,7 @@ impl PostgresStore {
         }
         let _ = self.renew(&claim).await?;
         let _ = self.release(&key, token).await?;
-        let delete = statement(&self.shared.statements.delete_key).bind(key.as_str());
+        let delete = statement(&self.shared.statements.text("delete_key")).bind(key.as_str());
         self.shared.connector.fetch_all(delete).await.map_err(Fault::from)?;
         Ok(())
     }
@@ -133,8 +133,9 @@ impl PostgresReport {
         let is_off = |setting| settings.try_get::<String, _>(setting).map(|value| value == "off");
         let found = [
             (self.behind_pooler && !connector.pooled).then_some(
-                "a pooler gives each transaction another session, and what the store sets and prepares stays on sessions \
-                 of others: build the store with PostgresStoreBuilder::pooled, or connect it to the server itself",
+                "a pooler gives each transaction another session, and what the store sets and prepares stays on \
+                 sessions of others: build the store with PostgresStoreBuilder::pooled, or connect it to the server \
+                 itself",
             ),
             (settings.try_get::<i32, _>("version_number")? < 140_000)
                 .then_some("the server is older than PostgreSQL 14, which the store's statements need: upgrade it"),

@@ -113,38 +113,29 @@ impl ClaimItem {
         self.request.is_none().then(|| Settlement::release_fenced(&self.key, self.token, fence))
     }
 
-    /// Returns the reply to this item, when the statement was run for `leader`. `is_alone`: no other item of the batch
-    /// has the same key and token.
+    /// Returns the reply to this item, when the statement was run for `leader`. `is_alone`: the only item of the batch
+    /// with its key and token.
     pub(super) fn reply(&self, row: RowState, leader: &Self, is_alone: bool) -> ClaimReply {
+        let answered = ClaimReply::Answered;
         let same_body = |fingerprint| self.fingerprint == fingerprint;
         match row {
             RowState::Fresh { attempt, fence } if self.token == leader.token => {
                 ClaimReply::Fresh { attempt, fence: is_alone.then_some(fence) }
             }
             RowState::Enqueued { .. } if self.token == leader.token => ClaimReply::Fresh { attempt: 1, fence: None },
-            RowState::Enqueued { .. } => {
-                ClaimReply::Answered(Claim::Accepted { same_body: same_body(leader.fingerprint) })
-            }
-            RowState::Fresh { .. } => {
-                ClaimReply::Answered(Claim::InFlight { same_body: same_body(leader.fingerprint) })
-            }
+            RowState::Enqueued { .. } => answered(Claim::Accepted { same_body: same_body(leader.fingerprint) }),
+            RowState::Fresh { .. } => answered(Claim::InFlight { same_body: same_body(leader.fingerprint) }),
             // The event was enqueued before under this token, and the reply was lost.
             RowState::Queued { holder, .. } if self.request.is_some() && holder == self.token => {
                 ClaimReply::Fresh { attempt: 1, fence: None }
             }
-            RowState::Queued { fingerprint, .. } => {
-                ClaimReply::Answered(Claim::Accepted { same_body: same_body(fingerprint) })
-            }
+            RowState::Queued { fingerprint, .. } => answered(Claim::Accepted { same_body: same_body(fingerprint) }),
             // The item's own claim, which is free to take: the statement was run for another token.
             RowState::Running { holder, fingerprint } if holder == self.token => {
                 ClaimReply::Contended { same_body: same_body(fingerprint) }
             }
-            RowState::Running { fingerprint, .. } => {
-                ClaimReply::Answered(Claim::InFlight { same_body: same_body(fingerprint) })
-            }
-            RowState::Completed { fingerprint } => {
-                ClaimReply::Answered(Claim::Completed { same_body: same_body(fingerprint) })
-            }
+            RowState::Running { fingerprint, .. } => answered(Claim::InFlight { same_body: same_body(fingerprint) }),
+            RowState::Completed { fingerprint } => answered(Claim::Completed { same_body: same_body(fingerprint) }),
             RowState::Free { fingerprint } => ClaimReply::Contended { same_body: same_body(fingerprint) },
             RowState::Missing => ClaimReply::Contended { same_body: true },
         }
@@ -161,11 +152,11 @@ pub(super) struct ClaimStatement {
 }
 
 impl ClaimStatement {
-    pub(super) fn claim(sql: &Arc<str>, settlements: &Batcher<SettleBatch>) -> Self {
-        Self { sql: sql.clone(), takes_over: false, settlements: settlements.clone() }
+    pub(super) fn claim(sql: Arc<str>, settlements: &Batcher<SettleBatch>) -> Self {
+        Self { sql, takes_over: false, settlements: settlements.clone() }
     }
 
-    pub(super) fn take_over(sql: &Arc<str>, settlements: &Batcher<SettleBatch>) -> Self {
+    pub(super) fn take_over(sql: Arc<str>, settlements: &Batcher<SettleBatch>) -> Self {
         Self { takes_over: true, ..Self::claim(sql, settlements) }
     }
 }

@@ -39,21 +39,20 @@ struct ClaimStatements {
 impl ClaimBatch {
     pub(super) fn new(
         connector: &Connector,
-        deadline: Duration,
         statements: &Statements,
         settlements: &Batcher<SettleBatch>,
         promoter: &Promoter,
         notifier: &Notifier,
     ) -> Self {
         let of = |claim, take_over| ClaimStatements {
-            claim: ClaimStatement::claim(claim, settlements),
-            take_over: ClaimStatement::take_over(take_over, settlements),
+            claim: ClaimStatement::claim(statements.text(claim), settlements),
+            take_over: ClaimStatement::take_over(statements.text(take_over), settlements),
         };
-        let connection = DedicatedConnection::new("tower-webhook claims", connector, deadline, LOCK_TIMEOUT);
+        let connection = DedicatedConnection::new("tower-webhook claims", connector, LOCK_TIMEOUT);
         Self {
-            connection: connection.with_table_lock_check(&statements.is_table_locked),
-            inline: of(&statements.claim, &statements.take_over),
-            queued: of(&statements.enqueue, &statements.enqueue_over),
+            connection: connection.with_table_lock_check(statements.text("is_table_locked")),
+            inline: of("claim", "take_over"),
+            queued: of("enqueue", "enqueue_over"),
             promoter: promoter.clone(),
             settlements: settlements.clone(),
             notifier: notifier.clone(),

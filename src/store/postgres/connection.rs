@@ -84,15 +84,16 @@ pub(super) struct LateStatement {
 
 impl DedicatedConnection {
     /// `lock_timeout` ends the wait for another transaction; zero waits until the deadline.
-    pub(super) fn new(name: &'static str, connector: &Connector, deadline: Duration, lock_timeout: Duration) -> Self {
-        let [deadline, lock_timeout] = [deadline, lock_timeout].map(|time| time.min(LONGEST_DEADLINE));
+    pub(super) fn new(name: &'static str, connector: &Connector, lock_timeout: Duration) -> Self {
+        let [deadline, lock_timeout] = [connector.deadline, lock_timeout].map(|time| time.min(LONGEST_DEADLINE));
         let (deadline_ms, lock_ms) = (deadline.as_millis(), lock_timeout.as_millis());
         // The server gives up when this side does, so that nothing takes effect long after its batch was given up.
         let settings = format!("{SETTINGS}SET statement_timeout = {deadline_ms}; SET lock_timeout = {lock_ms}");
         let settings = match connector.pooled {
             // A process that stops in the middle must not hold rows, nor a server of the pooler's.
             true => format!(
-                "BEGIN ISOLATION LEVEL READ COMMITTED; {}; SET LOCAL idle_in_transaction_session_timeout = {deadline_ms}",
+                "BEGIN ISOLATION LEVEL READ COMMITTED; {}; \
+                 SET LOCAL idle_in_transaction_session_timeout = {deadline_ms}",
                 local(&settings)
             ),
             false => settings,
@@ -117,8 +118,8 @@ impl DedicatedConnection {
     }
 
     /// Tells a lock on the whole table from a lock on a row, by this statement.
-    pub(super) fn with_table_lock_check(mut self, is_table_locked: &Arc<str>) -> Self {
-        self.is_table_locked = Some(is_table_locked.clone());
+    pub(super) fn with_table_lock_check(mut self, is_table_locked: Arc<str>) -> Self {
+        self.is_table_locked = Some(is_table_locked);
         self
     }
 

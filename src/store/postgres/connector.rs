@@ -1,5 +1,7 @@
 //! How the store reaches its server, and how it runs a statement through a pooler.
 
+use std::time::Duration;
+
 use sqlx::postgres::{PgArguments, PgConnectOptions, PgRow, Postgres};
 use sqlx::query::Query;
 use sqlx::{AssertSqlSafe, PgConnection, PgPool};
@@ -13,6 +15,8 @@ pub(super) struct Connector {
     pub(super) pool: PgPool,
     pub(super) pooled: bool,
     pub(super) direct: Option<PgConnectOptions>,
+    /// How long a batch may take on a dedicated connection.
+    pub(super) deadline: Duration,
 }
 
 impl Connector {

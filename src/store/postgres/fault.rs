@@ -4,7 +4,8 @@ use std::sync::Arc;
 
 use crate::store::{StoreError, StoreErrorKind};
 
-const NO_TABLE: &str = "the table is missing or out of date: call PostgresStore::migrate, or run the statements of PostgresStore::schema_sql";
+const NO_TABLE: &str = "the table is missing or out of date: call PostgresStore::migrate, or run the statements of \
+    PostgresStore::schema_sql";
 
 const TABLE_LOCKED: &str = "another session locks the whole table, as LOCK TABLE, ALTER TABLE, VACUUM FULL and CREATE \
     INDEX without CONCURRENTLY do; pg_locks shows which";

@@ -1,4 +1,4 @@
-//! What the store does now and then beside its traffic: it promotes events of stalled orders, and purges.
+//! Work beside the traffic: promoting the events of stalled orders, and purging.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -46,7 +46,7 @@ struct NextCheck {
 impl StalledOrders {
     pub(super) fn new(statements: &Statements, promoter: Promoter) -> Self {
         let next_check = Mutex::new(NextCheck { at: Instant::now(), after: String::new() });
-        Self { sql: statements.stalled_orders.clone(), promoter, next_check }
+        Self { sql: statements.text("stalled_orders"), promoter, next_check }
     }
 
     /// Checks some orders, if it is time.
@@ -96,7 +96,7 @@ pub(super) struct Purge {
 
 impl Purge {
     pub(super) fn new(connector: Connector, statements: &Statements, every: Option<Duration>) -> Self {
-        let (delete, delete_bodies) = (statements.purge.clone(), statements.purge_bodies.clone());
+        let (delete, delete_bodies) = (statements.purge(), statements.text("purge_bodies"));
         Self { connector, delete, delete_bodies, every, started: std::time::Instant::now(), due: AtomicU64::new(0) }
     }
 

@@ -61,19 +61,20 @@ pub(super) struct LeaseBatch {
 impl LeaseBatch {
     pub(super) fn new(
         connector: &Connector,
-        deadline: Duration,
         statements: &Statements,
         settlements: &Batcher<SettleBatch>,
         scan_start: &Arc<ScanStart>,
         promoter: &Promoter,
     ) -> Self {
-        let connect =
-            |name, deadline| DedicatedConnection::new(name, connector, deadline, LOCK_TIMEOUT).with_settings(SETTINGS);
-        let search_connection = Arc::new(connect("tower-webhook searches", LONGEST_SCAN));
+        let connect = |name, connector: &Connector| {
+            DedicatedConnection::new(name, connector, LOCK_TIMEOUT).with_settings(SETTINGS)
+        };
+        let for_searches = Connector { deadline: LONGEST_SCAN, ..connector.clone() };
+        let search_connection = Arc::new(connect("tower-webhook searches", &for_searches));
         Self {
-            connection: connect("tower-webhook leases", deadline),
-            lease_first_due: statements.lease_first_due.clone(),
-            lease_picked: statements.lease_picked.clone(),
+            connection: connect("tower-webhook leases", connector),
+            lease_first_due: statements.lease("{first_due}"),
+            lease_picked: statements.lease("{picked}"),
             picker: Picker::new(statements),
             stalled_orders: StalledOrders::new(statements, promoter.clone()),
             scan_start: ScanStartUpdater::new(scan_start.clone(), statements, search_connection.clone()),

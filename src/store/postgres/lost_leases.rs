@@ -64,7 +64,7 @@ impl LostLeases {
         statements: &Statements,
         settlements: Batcher<SettleBatch>,
     ) -> Self {
-        let (find_leased, searches) = (statements.find_leased.clone(), Mutex::default());
+        let (find_leased, searches) = (statements.text("find_leased"), Mutex::default());
         Self { shared: Arc::new(Shared { connection, find_leased, settlements, searches }) }
     }
 

@@ -32,7 +32,7 @@ pub(super) async fn list(
     filter: &Filter,
     page: &Page,
 ) -> Result<Vec<QueuedEvent>, Fault> {
-    let mut query = matching(&statements.list, filter, &EventState::ALL, PgArguments::default());
+    let mut query = matching(&statements.filtered("list"), filter, &EventState::ALL, PgArguments::default());
     query.push(REMEMBERED);
     if let Some(after) = page.after {
         query.push(" AND arrival > ").push_bind(i64::try_from(after).unwrap_or(i64::MAX));
@@ -48,12 +48,12 @@ pub(super) async fn get(
     statements: &Statements,
     key: &EventKey,
 ) -> Result<Option<QueuedEvent>, Fault> {
-    let rows = connector.fetch_all(statement(&statements.get).bind(key.as_str())).await?;
+    let rows = connector.fetch_all(statement(&statements.text("get")).bind(key.as_str())).await?;
     Ok(rows.first().map(read_whole).transpose()?)
 }
 
 pub(super) async fn counts(connector: &Connector, statements: &Statements) -> Result<QueueCounts, Fault> {
-    let row = connector.fetch_one(statement(&statements.counts)).await?;
+    let row = connector.fetch_one(statement(&statements.text("counts"))).await?;
     let count = |column| row.try_get::<i64, _>(column).map(i64::unsigned_abs);
     let oldest: Option<i64> = row.try_get("oldest")?;
     Ok(QueueCounts {
@@ -74,14 +74,14 @@ pub(super) async fn change(
 ) -> Result<ChangedRows, Fault> {
     let mut arguments = PgArguments::default();
     let filtered = match change {
-        Change::Requeue { .. } => &statements.requeue,
+        Change::Requeue { .. } => statements.filtered("requeue"),
         Change::Discard { retention } => {
             arguments.add(milliseconds(retention)).map_err(sqlx::Error::Encode)?;
-            &statements.discard
+            statements.filtered("discard")
         }
-        Change::Forget => &statements.forget,
+        Change::Forget => statements.filtered("delete"),
     };
-    let mut query = matching(filtered, filter, change.states(), arguments);
+    let mut query = matching(&filtered, filter, change.states(), arguments);
     if matches!(change, Change::Requeue { .. }) {
         query.push(REMEMBERED);
     }

@@ -139,11 +139,10 @@ impl Scan<'_> {
 
 impl Picker {
     pub(super) fn new(statements: &Statements) -> Self {
-        let Statements { candidates, kinds, of_kinds, .. } = statements;
         Self {
-            candidates: candidates.clone(),
-            kinds: kinds.clone(),
-            of_kinds: of_kinds.clone(),
+            candidates: statements.text("candidates"),
+            kinds: statements.text("kinds"),
+            of_kinds: statements.text("of_kinds"),
             resume_after: Mutex::default(),
         }
     }

@@ -153,7 +153,7 @@ impl ScanStartUpdater {
         statements: &Statements,
         search_connection: Arc<DedicatedConnection>,
     ) -> Self {
-        let (measure, first_before) = (statements.measure_scan.clone(), statements.first_before_scan.clone());
+        let (measure, first_before) = (statements.text("measure_scan"), statements.text("first_before_scan"));
         Self { scan_start, measure, first_before, search_connection }
     }
 

@@ -3,8 +3,8 @@
 //! # How a release changes the schema
 //!
 //! 1. Append statements to `sql/schema.sql`, and raise the number there and in [`VERSION`]. Add new columns by `ALTER
-//!    TABLE webhook_events ADD COLUMN IF NOT EXISTS`, and not in `CREATE TABLE`: the same statements make a new table and
-//!    complete an old one.
+//!    TABLE webhook_events ADD COLUMN IF NOT EXISTS`, and not in `CREATE TABLE`: the same statements make a new table
+//!    and complete an old one.
 //! 2. Every statement is one of [`Makes`], which says how the catalogue shows that it was run.
 //! 3. Every version works for the release before it, which runs beside the new one during a deploy: columns have a
 //!    default or are nullable, and no index is dropped that the earlier release needs.
@@ -88,7 +88,7 @@ impl Schema {
         let table = &statements.table;
         Self {
             sql: table.render(SCHEMA_SQL),
-            catalogue_sql: statements.catalogue.clone(),
+            catalogue_sql: statements.text("catalogue"),
             steps: parse(SCHEMA_SQL).iter().filter_map(|statement| Step::new(table, statement)).collect(),
             table: table.clone(),
         }

@@ -31,16 +31,15 @@ pub(super) struct SettleBatch {
 impl SettleBatch {
     pub(super) fn new(
         connector: &Connector,
-        deadline: Duration,
         statements: &Statements,
         scan_start: &Arc<ScanStart>,
         promoter: &Promoter,
         notifier: &Notifier,
     ) -> Self {
         Self {
-            connection: DedicatedConnection::new("tower-webhook settles", connector, deadline, NO_LOCK_TIMEOUT),
-            settle: SettleStatement(statements.settle.clone()),
-            why_unsettled: WhyUnsettled(statements.why_unsettled.clone()),
+            connection: DedicatedConnection::new("tower-webhook settles", connector, NO_LOCK_TIMEOUT),
+            settle: SettleStatement(statements.text("settle")),
+            why_unsettled: WhyUnsettled(statements.text("why_unsettled")),
             scan_start: scan_start.clone(),
             promoter: promoter.clone(),
             notifier: notifier.clone(),

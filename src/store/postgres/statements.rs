@@ -28,9 +28,6 @@ pub const COMPLETE_SQL: &str = "UPDATE webhook_events
 /// The place of the body retention in [`COMPLETE_SQL`], which has to be a statement as it is.
 const KEPT: &str = "NULL::bigint /* kept */";
 
-/// The place of a filter's condition. It is not a section.
-const MATCHING: &str = "{matching}";
-
 const FILES: [&str; 5] = [
     include_str!("sql/claims.sql"),
     include_str!("sql/queue.sql"),
@@ -45,102 +42,70 @@ pub(super) type Statement = Query<'static, Postgres, PgArguments>;
 #[derive(Clone)]
 pub(super) struct Statements {
     pub(super) table: TableName,
-    pub(super) claim: Arc<str>,
-    pub(super) take_over: Arc<str>,
-    pub(super) settle: Arc<str>,
-    pub(super) why_unsettled: Arc<str>,
-    pub(super) complete: Arc<str>,
-    pub(super) enqueue: Arc<str>,
-    pub(super) enqueue_over: Arc<str>,
-    pub(super) peek: Arc<str>,
-    pub(super) count_waiting: Arc<str>,
-    pub(super) promote_next: Arc<str>,
-    pub(super) stalled_orders: Arc<str>,
-    pub(super) lease_first_due: Arc<str>,
-    pub(super) lease_picked: Arc<str>,
-    pub(super) candidates: Arc<str>,
-    pub(super) kinds: Arc<str>,
-    pub(super) of_kinds: Arc<str>,
-    pub(super) measure_scan: Arc<str>,
-    pub(super) first_before_scan: Arc<str>,
-    pub(super) find_leased: Arc<str>,
-    pub(super) list: Filtered,
-    pub(super) get: Arc<str>,
-    pub(super) counts: Arc<str>,
-    pub(super) requeue: Filtered,
-    pub(super) discard: Filtered,
-    pub(super) forget: Filtered,
-    pub(super) purge: Arc<str>,
-    pub(super) purge_bodies: Arc<str>,
-    pub(super) catalogue: Arc<str>,
-    pub(super) is_table_locked: Arc<str>,
-    pub(super) server_settings: Arc<str>,
-    pub(super) delete_key: Arc<str>,
-    pub(super) channel: Arc<str>,
-    pub(super) notify: Arc<str>,
+    /// How long bodies of completed events are kept, in milliseconds and in SQL.
+    body_retention: String,
 }
 
 /// A statement in two parts: a filter's condition belongs between them.
-#[derive(Clone)]
 pub(super) struct Filtered {
-    pub(super) before: Arc<str>,
-    pub(super) after: Arc<str>,
+    pub(super) before: String,
+    pub(super) after: String,
 }
 
 impl Statements {
-    /// `body_retention_ms`: how long bodies of completed events are kept; `None` keeps them as long as their records.
+    /// With a `body_retention_ms` of `None`, bodies of completed events are kept as long as their records.
     pub(super) fn new(table: TableName, body_retention_ms: Option<i64>) -> Self {
-        let retention = body_retention_ms.map_or("NULL::bigint".to_owned(), |ms| format!("{ms}::bigint"));
-        let with = |name, values: &[(&str, &str)]| {
-            sections::sql(&FILES, name, &[values, &[("body_retention", &*retention)]].concat())
-        };
-        let text = |name| Arc::from(table.render(&with(name, &[])));
-        let lease = |due_events| Arc::from(table.render(&with("lease", &[("due_events", due_events)])));
-        let filtered = |name| {
-            let text = with(name, &[]);
-            let (before, after) = text.split_once(MATCHING).expect("a place for the condition");
-            Filtered { before: table.render(before).into(), after: table.render(after).into() }
-        };
-        Self {
-            claim: text("claim"),
-            take_over: text("take_over"),
-            settle: text("settle"),
-            why_unsettled: text("why_unsettled"),
-            complete: table.render(&COMPLETE_SQL.replace(KEPT, &retention)).into(),
-            enqueue: text("enqueue"),
-            enqueue_over: text("enqueue_over"),
-            peek: text("peek"),
-            count_waiting: text("count_waiting"),
-            promote_next: text("promote_next"),
-            stalled_orders: text("stalled_orders"),
-            lease_first_due: lease("{first_due}"),
-            lease_picked: lease("{picked}"),
-            candidates: text("candidates"),
-            kinds: text("kinds"),
-            of_kinds: text("of_kinds"),
-            measure_scan: text("measure_scan"),
-            first_before_scan: text("first_before_scan"),
-            find_leased: text("find_leased"),
-            list: filtered("list"),
-            get: text("get"),
-            counts: text("counts"),
-            requeue: filtered("requeue"),
-            discard: filtered("discard"),
-            forget: filtered("delete"),
-            purge: table.render(&with("delete", &[("matching", "{expired}")])).into(),
-            purge_bodies: text("purge_bodies"),
-            catalogue: text("catalogue"),
-            is_table_locked: text("is_table_locked"),
-            server_settings: text("server_settings"),
-            delete_key: text("delete_key"),
-            channel: text("channel"),
-            notify: text("notify"),
-            table,
-        }
+        let body_retention = body_retention_ms.map_or("NULL::bigint".to_owned(), |ms| format!("{ms}::bigint"));
+        Self { table, body_retention }
+    }
+
+    /// The section of this name.
+    pub(super) fn text(&self, name: &str) -> Arc<str> {
+        self.table.render(&self.section(name, &[])).into()
+    }
+
+    /// The statement that leases the events of another section.
+    pub(super) fn lease(&self, due_events: &str) -> Arc<str> {
+        self.table.render(&self.section("lease", &[("due_events", due_events)])).into()
+    }
+
+    pub(super) fn purge(&self) -> Arc<str> {
+        self.table.render(&self.section("delete", &[("matching", "{expired}")])).into()
+    }
+
+    pub(super) fn complete(&self) -> Arc<str> {
+        self.table.render(&COMPLETE_SQL.replace(KEPT, &self.body_retention)).into()
+    }
+
+    /// The section of this name, around the condition of a filter.
+    pub(super) fn filtered(&self, name: &str) -> Filtered {
+        let text = self.section(name, &[]);
+        // Divided before it is rendered: a table may be named like the placeholder.
+        let (before, after) = text.split_once("{matching}").expect("a place for the condition");
+        Filtered { before: self.table.render(before), after: self.table.render(after) }
+    }
+
+    fn section(&self, name: &str, values: &[(&str, &str)]) -> String {
+        sections::sql(&FILES, name, &[values, &[("body_retention", &self.body_retention)]].concat())
     }
 }
 
 pub(super) fn statement(text: &Arc<str>) -> Statement {
     // Safe: only this module's texts and quoted table names.
     sqlx::query(AssertSqlSafe(text.clone()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sections_have_no_placeholders_that_are_unknown() {
+        let statements = Statements::new(TableName::default(), None);
+        let headings = FILES.iter().flat_map(|file| file.split("-- name: ").skip(1));
+        for name in headings.filter_map(|section| section.lines().next()) {
+            let text = statements.section(name, &[("due_events", "{first_due}"), ("matching", "{expired}")]);
+            assert!(!text.replace("'{}'", "").contains('{'), "{name}: {text}");
+        }
+    }
 }

@@ -117,24 +117,18 @@ impl PostgresStore {
         Ok(self.shared.purge.run().await?)
     }
 
-    pub(super) fn from_parts(
-        connector: Connector,
-        statements: Statements,
-        deadline: Duration,
-        purge_every: Option<Duration>,
-    ) -> Self {
+    pub(super) fn from_parts(connector: Connector, statements: Statements, purge_every: Option<Duration>) -> Self {
         let scan_start = Arc::new(ScanStart::new());
         let promoter = Promoter::new(&statements, scan_start.clone());
-        let notifier = Notifier::new(&connector, deadline, &statements);
-        let listener = Listener::new(connector.clone(), statements.channel.clone());
-        let settlements =
-            Batcher::new(SettleBatch::new(&connector, deadline, &statements, &scan_start, &promoter, &notifier));
+        let notifier = Notifier::new(&connector, &statements);
+        let listener = Listener::new(connector.clone(), statements.text("channel"));
+        let settlements = Batcher::new(SettleBatch::new(&connector, &statements, &scan_start, &promoter, &notifier));
         let claims = [(); CLAIM_CONNECTIONS]
-            .map(|()| ClaimBatch::new(&connector, deadline, &statements, &settlements, &promoter, &notifier))
+            .map(|()| ClaimBatch::new(&connector, &statements, &settlements, &promoter, &notifier))
             .map(Batcher::new);
-        let leases = LeaseBatch::new(&connector, deadline, &statements, &settlements, &scan_start, &promoter);
-        let backlog = BacklogBatch::new(&connector, deadline, &statements);
-        let enlistment = Enlistment::new(Dialect::Postgres, statements.complete.clone());
+        let leases = LeaseBatch::new(&connector, &statements, &settlements, &scan_start, &promoter);
+        let backlog = BacklogBatch::new(&connector, &statements);
+        let enlistment = Enlistment::new(Dialect::Postgres, statements.complete());
         let shared = Shared {
             enlistment: if connector.pooled { enlistment.unprepared() } else { enlistment },
             schema: Schema::new(&statements),

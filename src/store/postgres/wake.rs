@@ -40,7 +40,7 @@ pub(super) struct Promoter {
 
 impl Promoter {
     pub(super) fn new(statements: &Statements, scan_start: Arc<ScanStart>) -> Self {
-        Self { sql: statements.promote_next.clone(), scan_start }
+        Self { sql: statements.text("promote_next"), scan_start }
     }
 
     pub(super) async fn promote_next(&self, connection: &DedicatedConnection, orders: &[&str], until: Instant) {
@@ -82,10 +82,10 @@ struct RemoteNotifier {
 }
 
 impl Notifier {
-    pub(super) fn new(connector: &Connector, deadline: Duration, statements: &Statements) -> Self {
-        let connection = DedicatedConnection::new("tower-webhook notifies", connector, deadline, deadline)
+    pub(super) fn new(connector: &Connector, statements: &Statements) -> Self {
+        let connection = DedicatedConnection::new("tower-webhook notifies", connector, connector.deadline)
             .with_settings("SET synchronous_commit = off");
-        let remote = RemoteNotifier { connection, sql: statements.notify.clone() };
+        let remote = RemoteNotifier { connection, sql: statements.text("notify") };
         Self { here: Arc::default(), remote: Batcher::new(remote) }
     }
 

@@ -171,7 +171,7 @@ impl BatchStatement for ClaimStatement {
             .bind(items.iter().map(|item| item.token.as_bytes().as_slice()).collect::<Vec<_>>());
         let fingerprints: Vec<_> = items.iter().map(|item| item.fingerprint.as_u64().cast_signed()).collect();
         let event_types: Vec<_> = items.iter().map(|item| item.event_type.as_deref()).collect();
-        if !items.first().is_some_and(|item| item.request.is_some()) {
+        if items.first().is_none_or(|item| item.request.is_none()) {
             let leases: Vec<_> = items.iter().map(|item| item.lease_ms).collect();
             return query.bind(leases).bind(fingerprints).bind(event_types);
         }

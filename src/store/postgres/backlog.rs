@@ -10,7 +10,7 @@ use super::connection::{BatchStatement, DedicatedConnection};
 use super::connector::Connector;
 use super::fault::Fault;
 use super::statements::{Statement, Statements, statement};
-use super::values::{fingerprint, nth};
+use super::values::{fingerprint, index};
 use crate::EventKey;
 use crate::store::batcher::{Answers, BatchHandler};
 use crate::store::{Claim, ClaimRequest, ClaimToken, Fingerprint, StoreError};
@@ -121,18 +121,16 @@ impl BatchStatement for PeekStatement {
     type Item = PeekItem;
     type Outcome = Option<Claim>;
 
+    const MISSING: Option<Claim> = None;
+
     fn query(&self, items: &[&PeekItem]) -> Statement {
         statement(&self.0)
             .bind(items.iter().map(|item| item.key.as_str()).collect::<Vec<_>>())
             .bind(items.iter().map(|item| item.token.as_bytes().as_slice()).collect::<Vec<_>>())
     }
 
-    fn read(&self, items: &[&PeekItem], rows: &[PgRow]) -> Result<Vec<Option<Claim>>, sqlx::Error> {
-        let mut claims: Vec<_> = items.iter().map(|item| (*item, None)).collect();
-        for row in rows {
-            let (item, claim) = nth(&mut claims, row)?;
-            *claim = Some(item.claim(row)?);
-        }
-        Ok(claims.into_iter().map(|(_, claim)| claim).collect())
+    fn read(&self, items: &[&PeekItem], row: &PgRow) -> Result<(usize, Option<Claim>), sqlx::Error> {
+        let index = index(row, items.len())?;
+        Ok((index, Some(items[index].claim(row)?)))
     }
 }

@@ -10,7 +10,7 @@ use super::connection::{BatchStatement, LateStatement};
 use super::settle_batch::SettleBatch;
 use super::settlement::Settlement;
 use super::statements::{Statement, statement};
-use super::values::{RequestColumns, fingerprint, milliseconds, nth, token, without_nul};
+use super::values::{RequestColumns, fingerprint, index, milliseconds, token, without_nul};
 use crate::EventKey;
 use crate::store::batcher::Batcher;
 use crate::store::queue::StoredRequest;
@@ -165,6 +165,8 @@ impl BatchStatement for ClaimStatement {
     type Item = ClaimItem;
     type Outcome = RowState;
 
+    const MISSING: RowState = RowState::Missing;
+
     fn query(&self, items: &[&ClaimItem]) -> Statement {
         let query = statement(&self.sql)
             .bind(items.iter().map(|item| item.key()).collect::<Vec<_>>())
@@ -188,20 +190,16 @@ impl BatchStatement for ClaimStatement {
             .bind(turns(items))
     }
 
-    fn read(&self, items: &[&ClaimItem], rows: &[PgRow]) -> Result<Vec<RowState>, sqlx::Error> {
-        let mut states: Vec<_> = items.iter().map(|item| (*item, RowState::Missing)).collect();
-        for row in rows {
-            if self.takes_over {
-                let (item, state) = nth(&mut states, row)?;
-                *state = taken(item, row, row.try_get::<i32, _>("attempts")?.unsigned_abs())?;
-                continue;
-            }
-            let key: &str = row.try_get("key")?;
-            let index = items.binary_search_by(|item| item.key().cmp(key));
-            let index = index.map_err(|_| sqlx::Error::Decode("an answer to what was not asked".into()))?;
-            states[index].1 = found(items[index], row)?;
+    fn read(&self, items: &[&ClaimItem], row: &PgRow) -> Result<(usize, RowState), sqlx::Error> {
+        if self.takes_over {
+            let index = index(row, items.len())?;
+            let attempt = row.try_get::<i32, _>("attempts")?.unsigned_abs();
+            return Ok((index, taken(items[index], row, attempt)?));
         }
-        Ok(states.into_iter().map(|(_, state)| state).collect())
+        let key: &str = row.try_get("key")?;
+        let index = items.binary_search_by(|item| item.key().cmp(key));
+        let index = index.map_err(|_| sqlx::Error::Decode("an answer to what was not asked".into()))?;
+        Ok((index, found(items[index], row)?))
     }
 
     /// Releases the claims of a statement that takes effect after its deadline. All callers were told that the store
@@ -217,7 +215,7 @@ impl BatchStatement for ClaimStatement {
             let Some(mut rows) = late.answer().await else { return };
             // The caller has claimed again under the same token, and holds the claim.
             rows.retain(|row| !row.try_get("was_own").unwrap_or(false));
-            let states = statement.read(&items.iter().collect::<Vec<_>>(), &rows).unwrap_or_default();
+            let states = statement.read_all(&items.iter().collect::<Vec<_>>(), &rows).unwrap_or_default();
             for (item, state) in items.into_iter().zip(states) {
                 if let RowState::Fresh { fence, .. } = state
                     && let Some(release) = item.released(fence)

@@ -45,10 +45,23 @@ pub(super) trait BatchStatement: Sync {
     type Item: Sync;
     type Outcome: Send;
 
+    /// The outcome of an item for which the statement returns no row.
+    const MISSING: Self::Outcome;
+
     fn query(&self, items: &[&Self::Item]) -> Statement;
 
+    /// Reads the index of a row's item, and the outcome.
+    fn read(&self, items: &[&Self::Item], row: &PgRow) -> Result<(usize, Self::Outcome), sqlx::Error>;
+
     /// Reads the outcome of each item.
-    fn read(&self, items: &[&Self::Item], rows: &[PgRow]) -> Result<Vec<Self::Outcome>, sqlx::Error>;
+    fn read_all(&self, items: &[&Self::Item], rows: &[PgRow]) -> Result<Vec<Self::Outcome>, sqlx::Error> {
+        let mut outcomes: Vec<_> = items.iter().map(|_| Self::MISSING).collect();
+        for row in rows {
+            let (index, outcome) = self.read(items, row)?;
+            outcomes[index] = outcome;
+        }
+        Ok(outcomes)
+    }
 
     /// Called when the deadline passes without an answer: the statement may still take effect. Dropping `_late` closes
     /// the connection, and does not stop the server, which ends by itself every statement that does not wait to commit.
@@ -165,7 +178,7 @@ impl DedicatedConnection {
         until: Instant,
     ) -> Result<Vec<S::Outcome>, Fault> {
         let rows = self.run(until, || batch.query(items), |late| batch.on_late(items, late)).await?;
-        Ok(batch.read(items, &rows)?)
+        Ok(batch.read_all(items, &rows)?)
     }
 
     /// Asked after a wait for a lock was given up. The lock may be gone by then, which the next try shows.

@@ -14,7 +14,7 @@ use tokio::time::Instant;
 use super::connection::DedicatedConnection;
 use super::fault::Fault;
 use super::statements::{Statement, Statements, statement};
-use super::values::{MOST_BYTES, bigint, milliseconds, nth};
+use super::values::{MOST_BYTES, bigint, index, milliseconds};
 use crate::store::ClaimToken;
 use crate::store::queue::{KindLimits, KindRooms, LAPSED, LeaseRequest};
 
@@ -198,7 +198,7 @@ impl Picker {
         let rows = scan.fetch_all(query).await?;
         let mut found: Vec<Vec<Kind>> = ranges.iter().map(|_| Vec::new()).collect();
         for row in &rows {
-            nth(&mut found, row)?.push(read_kind(row)?);
+            found[index(row, ranges.len())?].push(read_kind(row)?);
         }
         let mut resume_after = self.resume_after.lock().unwrap_or_else(PoisonError::into_inner);
         let mut are_all = after.iter().all(Option::is_none);

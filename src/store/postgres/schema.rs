@@ -15,7 +15,8 @@ use sqlx::Row as _;
 use sqlx::postgres::PgRow;
 
 use super::statements::Statements;
-use super::table::TableName;
+use super::table::{TableName, quoted};
+use crate::store::sections;
 
 /// Makes the default table, `webhook_events`. It can be repeated. On a table that is in use,
 /// [`PostgresStore::migrate`](super::PostgresStore::migrate) is the better choice: it does not stop receivers.
@@ -197,10 +198,6 @@ fn all<'a>(steps: impl Iterator<Item = &'a Step>) -> String {
     steps.map(|step| step.sql.as_str()).collect::<Vec<_>>().join("; ")
 }
 
-fn quoted(name: &str) -> String {
-    format!("\"{}\"", name.replace('"', "\"\""))
-}
-
 /// Quotes a text, whatever `standard_conforming_strings` is.
 fn literal(text: &str) -> String {
     format!("E'{}'", text.replace('\\', "\\\\").replace('\'', "''"))
@@ -208,8 +205,7 @@ fn literal(text: &str) -> String {
 
 /// Returns the statements of `sql`, without its comments.
 fn parse(sql: &str) -> Vec<String> {
-    let lines: Vec<&str> = sql.lines().filter(|line| !line.trim_start().starts_with("--")).collect();
-    let code = lines.join("\n");
+    let code = sections::code(sql).collect::<Vec<_>>().join("\n");
     code.split(';').map(str::trim).filter(|statement| !statement.is_empty()).map(str::to_owned).collect()
 }
 

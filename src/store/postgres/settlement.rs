@@ -8,7 +8,7 @@ use sqlx::postgres::PgRow;
 
 use super::connection::{BatchStatement, LateStatement};
 use super::statements::{Statement, statement};
-use super::values::{delay_milliseconds, milliseconds, nth, without_nul};
+use super::values::{delay_milliseconds, index, milliseconds, without_nul};
 use crate::EventKey;
 use crate::store::queue::log;
 use crate::store::{ClaimRequest, ClaimToken, Completion, Ending, Hold};
@@ -147,12 +147,14 @@ impl Settlement {
     }
 }
 
-/// Settles claims. What is not settled is contended, until [`WhyUnsettled`] tells more.
+/// Settles claims. A claim that is not settled is contended, until [`WhyUnsettled`] tells more.
 pub(super) struct SettleStatement(pub(super) Arc<str>);
 
 impl BatchStatement for SettleStatement {
     type Item = Settlement;
     type Outcome = SettleReply;
+
+    const MISSING: SettleReply = SettleReply::Contended;
 
     fn query(&self, items: &[&Settlement]) -> Statement {
         keys_and_tokens(&self.0, items)
@@ -163,13 +165,10 @@ impl BatchStatement for SettleStatement {
             .bind(items.iter().map(|item| item.fence).collect::<Vec<_>>())
     }
 
-    fn read(&self, items: &[&Settlement], rows: &[PgRow]) -> Result<Vec<SettleReply>, sqlx::Error> {
-        let mut replies = vec![SettleReply::Contended; items.len()];
-        for row in rows {
-            let is_due = row.try_get::<Option<bool>, _>("is_due")? == Some(true);
-            *nth(&mut replies, row)? = done(Hold::Held, is_due, row.try_get("leaves")?, row.try_get("due")?);
-        }
-        Ok(replies)
+    fn read(&self, items: &[&Settlement], row: &PgRow) -> Result<(usize, SettleReply), sqlx::Error> {
+        let is_due = row.try_get::<Option<bool>, _>("is_due")? == Some(true);
+        let reply = done(Hold::Held, is_due, row.try_get("leaves")?, row.try_get("due")?);
+        Ok((index(row, items.len())?, reply))
     }
 
     fn on_late(&self, _: &[&Settlement], late: LateStatement) {
@@ -184,21 +183,21 @@ impl BatchStatement for WhyUnsettled {
     type Item = Settlement;
     type Outcome = SettleReply;
 
+    const MISSING: SettleReply = SettleReply::Done(Hold::Lost);
+
     fn query(&self, items: &[&Settlement]) -> Statement {
         keys_and_tokens(&self.0, items)
     }
 
-    fn read(&self, items: &[&Settlement], rows: &[PgRow]) -> Result<Vec<SettleReply>, sqlx::Error> {
-        let mut replies: Vec<_> = items.iter().map(|item| (*item, SettleReply::Done(Hold::Lost))).collect();
-        for row in rows {
-            let (item, reply) = nth(&mut replies, row)?;
-            *reply = match item.reply_unsettled(row.try_get("own")?, row.try_get("state")?, row.try_get("queued")?) {
-                // The handler's own transaction may have completed the event, and its order is told only now.
-                SettleReply::Done(hold) => done(hold, false, row.try_get("leaves")?, None),
-                reply => reply,
-            };
-        }
-        Ok(replies.into_iter().map(|(_, reply)| reply).collect())
+    fn read(&self, items: &[&Settlement], row: &PgRow) -> Result<(usize, SettleReply), sqlx::Error> {
+        let index = index(row, items.len())?;
+        let (is_own, is_queued) = (row.try_get("own")?, row.try_get("queued")?);
+        let reply = match items[index].reply_unsettled(is_own, row.try_get("state")?, is_queued) {
+            // The handler's own transaction may have completed the event, and its order is told only now.
+            SettleReply::Done(hold) => done(hold, false, row.try_get("leaves")?, None),
+            reply => reply,
+        };
+        Ok((index, reply))
     }
 }
 

@@ -1,6 +1,5 @@
 //! The name of the table, and how it gets into SQL.
 
-use std::fmt::Write as _;
 use std::str::FromStr;
 
 use crate::error::{ConfigError, ConfigErrorKind};
@@ -47,16 +46,12 @@ impl TableName {
 
     /// Returns the quoted name of the table with a suffix.
     fn named(&self, suffix: &str) -> String {
-        let mut name = String::new();
-        // An index is in its table's schema, and is named without it.
-        if let Some(schema) = &self.schema
-            && (suffix.is_empty() || suffix == SEQUENCE_SUFFIX)
-        {
-            push_quoted(&mut name, schema);
-            name.push('.');
+        let name = quoted(&format!("{}{suffix}", self.table));
+        match &self.schema {
+            Some(schema) if suffix.is_empty() || suffix == SEQUENCE_SUFFIX => format!("{}.{name}", quoted(schema)),
+            // An index is in its table's schema, and is named without it.
+            _ => name,
         }
-        push_quoted(&mut name, &format!("{}{suffix}", self.table));
-        name
     }
 }
 
@@ -132,9 +127,8 @@ fn quoted_identifier(text: &str) -> Result<(String, &str), &'static str> {
     }
 }
 
-fn push_quoted(sql: &mut String, identifier: &str) {
-    // Writing to a string cannot fail.
-    let _ = write!(sql, "\"{}\"", identifier.replace('"', "\"\""));
+pub(super) fn quoted(identifier: &str) -> String {
+    format!("\"{}\"", identifier.replace('"', "\"\""))
 }
 
 fn refused(name: &str, why: &str) -> ConfigError {

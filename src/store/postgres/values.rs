@@ -71,11 +71,11 @@ pub(super) fn fingerprint(row: &PgRow, column: impl ColumnIndex<PgRow>) -> Resul
     Ok(Fingerprint::from_u64(row.try_get::<i64, _>(column)?.cast_unsigned()))
 }
 
-/// Returns the element of `items` that a row is about, by the number in the row's first column.
-pub(super) fn nth<'a, T>(items: &'a mut [T], row: &PgRow) -> Result<&'a mut T, sqlx::Error> {
-    let number: i64 = row.try_get(0)?;
-    let item = usize::try_from(number - 1).ok().and_then(|index| items.get_mut(index));
-    item.ok_or_else(|| sqlx::Error::Decode("an answer to what was not asked".into()))
+/// Returns the index of the item that a row is about, by the ordinality in the row's first column.
+pub(super) fn index(row: &PgRow, items: usize) -> Result<usize, sqlx::Error> {
+    let ordinality: i64 = row.try_get(0)?;
+    let index = usize::try_from(ordinality - 1).ok().filter(|index| *index < items);
+    index.ok_or_else(|| sqlx::Error::Decode("an answer to what was not asked".into()))
 }
 
 /// Replaces NUL, which Postgres refuses: a reason that contains it would never be stored.

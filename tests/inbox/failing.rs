@@ -13,7 +13,7 @@ use tower_webhook::store::Hold;
 use tower_webhook::worker::RetryPolicy;
 use tower_webhook::{EventKey, HandlerError, WebhookEvent, Worker};
 
-use crate::fixture::Fixture;
+use crate::inbox::fixture::Fixture;
 
 type Runs = Arc<Mutex<Vec<(String, u32)>>>;
 

@@ -12,7 +12,7 @@ use tower_webhook::queue::EventState;
 use tower_webhook::worker::RetryPolicy;
 use tower_webhook::{Drained, HandlerError, WebhookEvent, Worker};
 
-use crate::fixture::Fixture;
+use crate::inbox::fixture::Fixture;
 use crate::support::faulty::{Fault, Faulty, Verb};
 
 const LEASE: Duration = Duration::from_secs(3);

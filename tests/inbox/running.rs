@@ -12,7 +12,7 @@ use tower_webhook::inbox::Inbox;
 use tower_webhook::queue::{EventState, Queue};
 use tower_webhook::{WebhookEvent, WebhookLayer};
 
-use crate::fixture::Fixture;
+use crate::inbox::fixture::Fixture;
 
 /// Id, type, attempt, label of the secret, when it was signed and received, and what of it is authenticated.
 type Facts = (String, Option<String>, Option<u32>, String, Option<SystemTime>, SystemTime, [bool; 2]);

@@ -10,8 +10,8 @@ use tower_webhook::Outcome;
 use tower_webhook::scheme::{self, Scheme};
 use tower_webhook::testing::{ManualClock, TestSender};
 
-use crate::endpoint::Endpoint;
-use crate::preset::{ED25519_PUBLIC, Preset, SECRET};
+use crate::schemes::endpoint::Endpoint;
+use crate::schemes::preset::{ED25519_PUBLIC, Preset, SECRET};
 use crate::support::NOW;
 
 #[derive(Deserialize)]
@@ -56,7 +56,7 @@ impl Handshake {
                 let meta = Arc::new(scheme::meta("the app secret", secret).expect("a secret"));
                 (meta.clone(), meta)
             }
-            name => (crate::preset::named(name, secret), crate::preset::named(name, secret)),
+            name => (crate::schemes::preset::named(name, secret), crate::schemes::preset::named(name, secret)),
         }
     }
 
@@ -156,7 +156,7 @@ async fn intercoms_probe_of_the_endpoint_is_answered() {
 
 #[tokio::test]
 async fn probes_of_other_presets_are_405() {
-    for preset in crate::preset::PRESETS {
+    for preset in crate::schemes::preset::PRESETS {
         for (method, uri) in [
             (Method::HEAD, "/webhooks"),
             (Method::GET, "/webhooks"),

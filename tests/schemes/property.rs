@@ -10,9 +10,9 @@ use proptest::sample::Index;
 use proptest::test_runner::{Config, TestRunner};
 use tower_webhook::scheme::{self, Encoding, Head, Outgoing, Scheme, Template, Verified};
 
-use crate::endpoint::set;
-use crate::preset::{Preset, URL};
-use crate::signing::{spell, unspell};
+use crate::schemes::endpoint::set;
+use crate::schemes::preset::{Preset, URL};
+use crate::schemes::signing::{spell, unspell};
 
 type Constructor = fn(&str) -> Template;
 

@@ -8,8 +8,8 @@ use tower_webhook::queue::{EventState, Filter, LAPSED, Queue};
 use tower_webhook::testing::conformance::Harness;
 
 use super::fixture::{InboxFixture, LEASE, accept_all, body, ids, lease, store_on};
-use crate::fixture::{Fixture, pool};
-use crate::receiver::{eventually, key};
+use crate::redis::fixture::{Fixture, pool};
+use crate::redis::receiver::{eventually, key};
 use crate::support::servers::redis::RedisServer;
 
 async fn clock_of(server: &RedisServer) -> Fixture {

@@ -7,10 +7,9 @@ use std::time::Duration;
 use super::admission::{Admission, DrainHandle, Gate};
 use super::claim_state::ClaimState;
 use super::ledger::Ledger;
-use super::pending::PendingCompletions;
 use super::timing::ask;
 use super::verdict::Record;
-use super::waiters::Waiters;
+use super::waiters::{PendingCompletions, Waiters};
 use crate::EventKey;
 use crate::store::{ClaimRequest, Store, StoreError};
 

@@ -8,9 +8,8 @@ use http::{Request, Response, StatusCode};
 use http_body_util::Full;
 use tower_service::Service;
 
-use super::attempt::WorkerContext;
+use super::attempt::{Hooks, WorkerContext};
 use super::bulkheads::{Bulkheads, Limits};
-use super::hooks::Hooks;
 use super::poller::Poller;
 use super::{DeadLetter, RetryPolicy};
 use crate::clock::countable;

@@ -94,7 +94,7 @@ pub(crate) struct Terms {
     pub(crate) max_waiting_per_key: usize,
     pub(crate) detach: bool,
     pub(crate) drop_when_lost: bool,
-    /// No sender waits for an answer: the machine waits for a store that cannot be told how the work ended.
+    /// Repeats a failed settlement before the machine returns. Workers set it, since no sender waits for them.
     pub(crate) settle_in_place: bool,
     pub(crate) body_change: BodyChange,
 }

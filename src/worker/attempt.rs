@@ -83,7 +83,7 @@ where
         let terms = self.terms();
         let leased = (self.since, self.leased.attempt);
         let ended = context.machine.resume(&terms, &claim, leased, &mut self).await;
-        claim.enter(Stage::Outside);
+        claim.set_stage(Stage::Unclaimed);
         self.report(&ended);
     }
 
@@ -162,7 +162,7 @@ where
     fn unready(&mut self) {}
 
     async fn run(&mut self) -> Verdict {
-        let verdict = match self.record_without_a_run() {
+        let verdict = match self.known_result() {
             Some(record) => Verdict::Complete(record),
             None => self.call().await,
         };
@@ -176,8 +176,8 @@ where
 }
 
 impl<S> Attempt<S> {
-    /// The record of an event that must not be run: it was run before, or cannot be.
-    fn record_without_a_run(&self) -> Option<Record> {
+    /// The completion of an event that must not be run: it was run before, or it cannot be.
+    fn known_result(&self) -> Option<Record> {
         let given_up = |why| Record { failed: true, summary: Cow::Borrowed(why) };
         let done = |why| Record { failed: false, summary: Cow::Borrowed(why) };
         // This process has run it before, and could not tell the queue until the lease had lapsed.

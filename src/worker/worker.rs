@@ -148,7 +148,7 @@ impl<S> Worker<S> {
     }
 
     /// Which statuses complete an event; all others are failures (default: 2xx completes). A
-    /// [`Failure`](crate::handler::Failure) in the response's extensions goes before.
+    /// [`Failure`](crate::handler::Failure) in the response's extensions takes precedence.
     pub fn complete_when(mut self, completes: impl Fn(StatusCode) -> bool + Send + Sync + 'static) -> Self {
         self.completes = Arc::new(completes);
         self

@@ -172,8 +172,8 @@ impl Choice {
 
 /// Of candidates in their order, the places of those that there is room for.
 fn pick(candidates: &[Candidate], wanted: &Wanted) -> Vec<usize> {
-    let mut rooms = wanted.rooms();
-    let mut has_room = |candidate: &Candidate| rooms.enter(&candidate.endpoint, candidate.event_type.as_deref());
+    let mut budget = wanted.rooms();
+    let mut has_room = |candidate: &Candidate| budget.try_take(&candidate.endpoint, candidate.event_type.as_deref());
     (0..candidates.len()).filter(|at| has_room(&candidates[*at])).take(wanted.limit).collect()
 }
 
@@ -182,8 +182,8 @@ fn pick(candidates: &[Candidate], wanted: &Wanted) -> Vec<usize> {
 fn with_room(kinds: Vec<Kind>, wanted: &Wanted) -> Vec<(Hashes, usize)> {
     let mut due: Vec<_> = kinds.into_iter().filter_map(|kind| Some((kind.hashes, kind.first?))).collect();
     due.sort_unstable_by_key(|(_, first)| (first.due, first.arrival));
-    let mut rooms = wanted.rooms();
-    due.retain(|(_, first)| rooms.enter(&first.endpoint, first.event_type.as_deref()));
+    let mut budget = wanted.rooms();
+    due.retain(|(_, first)| budget.try_take(&first.endpoint, first.event_type.as_deref()));
     due.truncate(wanted.limit);
     let room = |first: &First| wanted.room(&first.endpoint, first.event_type.as_deref());
     due.iter().map(|(hashes, first)| (*hashes, room(first))).collect()

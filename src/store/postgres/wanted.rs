@@ -7,7 +7,7 @@ use std::time::Duration;
 use super::parcel;
 use super::text::milliseconds;
 use crate::store::ClaimToken;
-use crate::store::queue::{KindLimits, KindRooms, LAPSED, LeaseRequest};
+use crate::store::queue::{KindLimits, LAPSED, LeaseBudget, LeaseRequest};
 
 /// More than this are not leased in one statement.
 const LARGEST_LEASE: usize = 512;
@@ -37,11 +37,11 @@ impl Wanted {
         self.endpoints.is_empty() && self.per_endpoint.is_none() && self.per_type.is_none()
     }
 
-    pub(super) fn rooms(&self) -> KindRooms<'_> {
+    pub(super) fn rooms(&self) -> LeaseBudget<'_> {
         let mut request = LeaseRequest::new(self.limit, self.lease);
         request.endpoints = &self.endpoints;
         (request.per_endpoint, request.per_type) = (self.per_endpoint.as_ref(), self.per_type.as_ref());
-        KindRooms::new(&request)
+        LeaseBudget::new(&request)
     }
 
     /// How many events of one kind there is room for.

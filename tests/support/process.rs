@@ -13,6 +13,7 @@ use tower_webhook::scheme;
 use tower_webhook::testing::TestSender;
 
 use super::example::example;
+use super::servers::stopped::wait_until_stopped;
 use super::socket::{PATIENCE, RawClient, raw};
 
 const SECRET: &str = "whsec_process";
@@ -95,6 +96,9 @@ impl Process {
     pub(crate) fn signal(&self, name: &str) {
         let sent = Command::new("kill").args([&format!("-{name}"), &self.child.id().to_string()]).status();
         assert!(sent.expect("kill").success());
+        if name == "STOP" {
+            wait_until_stopped(self.child.id());
+        }
     }
 
     /// How it ended, and what it printed since it began to listen.

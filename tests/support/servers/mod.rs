@@ -9,3 +9,4 @@ pub(crate) mod port;
 pub(crate) mod postgres;
 pub(crate) mod redis;
 pub(crate) mod redis_scripts;
+pub(crate) mod stopped;

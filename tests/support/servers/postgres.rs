@@ -14,6 +14,7 @@ use sqlx::postgres::{PgConnectOptions, PgPoolOptions, PgSslMode};
 use sqlx::{Connection, PgConnection, PgPool};
 
 use super::port::Port;
+use super::stopped::wait_until_stopped;
 
 const PATIENCE: Duration = Duration::from_secs(60);
 
@@ -140,7 +141,7 @@ impl PostgresServer {
     /// SIGKILL to every process of it, as a power cut would.
     pub(crate) fn kill(&mut self) {
         // Stopped first, so that it starts no children meanwhile.
-        self.signal("-STOP");
+        self.stop();
         let children = self.children();
         self.signal("-KILL");
         self.postmaster.wait().expect("its end");
@@ -155,6 +156,10 @@ impl PostgresServer {
     /// SIGSTOP: it is there and does not answer.
     pub(crate) fn stop(&self) {
         self.signal("-STOP");
+        wait_until_stopped(self.postmaster.id());
+        // Again, for a child that it started before it stopped.
+        self.signal("-STOP");
+        self.children().split_whitespace().for_each(|child| wait_until_stopped(child.parse().expect("a number")));
     }
 
     /// SIGCONT.

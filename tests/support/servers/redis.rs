@@ -9,6 +9,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use super::port::Port;
+use super::stopped::wait_until_stopped;
 
 /// How long anything may take that is waited for. A Sentinel whose timer is two seconds late does nothing for half a minute
 /// (its TILT mode), and on a busy machine it can be late again and again.
@@ -92,6 +93,7 @@ impl RedisServer {
     /// Stops it as a debugger would: connections stay open, nothing is answered.
     pub(crate) fn freeze(&self) {
         signal(self.child.id(), "-STOP");
+        wait_until_stopped(self.child.id());
     }
 
     pub(crate) fn thaw(&self) {

@@ -92,11 +92,7 @@ async fn published_handshakes_get_the_published_answers() {
         let content_type = answer.headers.get("content-type").map(|value| value.to_str().expect("text"));
         assert_eq!(content_type, expected.content_type.as_deref(), "{what}");
         for (name, value) in &expected.headers {
-            assert_eq!(
-                answer.headers.get(name).map(axum::http::HeaderValue::as_bytes),
-                Some(value.as_bytes()),
-                "{what}"
-            );
+            assert_eq!(answer.headers.get(name).map(http::HeaderValue::as_bytes), Some(value.as_bytes()), "{what}");
         }
         match expected.status < 300 {
             true => assert_eq!(answer.outcome, Some(Outcome::Handshake), "{what}"),

@@ -166,7 +166,7 @@ mod traced {
     }
 
     pub(crate) fn settled_late(key: &EventKey) {
-        tell!(info, key, "the store was told late how the event ended");
+        tell!(info, key, "the settlement succeeded after retries");
     }
 
     pub(crate) fn settlement_refused(key: &EventKey) {
@@ -174,7 +174,7 @@ mod traced {
     }
 
     pub(crate) fn settlement_given_up(key: &EventKey) {
-        tell!(error, key, "the store could not be told how the event ended: it may run again");
+        tell!(error, key, "the settlement failed after all retries: the event may run again");
     }
 
     pub(crate) fn drained(dropped: usize) {

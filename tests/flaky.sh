@@ -2,7 +2,7 @@
 # Runs the tests again and again while every core is kept busy beside them, and says which failed in which run.
 #
 #   tests/flaky.sh 10                                                  all tests, ten times
-#   tests/flaky.sh 10 --features redis,testing,tracing --test redis    with other arguments for `cargo test`
+#   tests/flaky.sh 10 --all-features --test main redis::    with other arguments for `cargo test`
 #
 # The output of a run that failed stays in target/flaky.
 set -euo pipefail

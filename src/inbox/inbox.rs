@@ -19,7 +19,7 @@ use crate::rejection::RejectionKind;
 use crate::scheme::Profile;
 use crate::store::queue::{IntoQueue, Queue, StoredRequest};
 
-/// How long an answer to how many events wait is good for.
+/// How long a count of waiting events is reused.
 const RECOUNT_AFTER: Duration = Duration::from_secs(1);
 
 /// Where a layer stores verified events for a [`Worker`](crate::Worker), and how.

@@ -24,15 +24,15 @@ pub(crate) struct ClaimState {
     stage: AtomicU8,
 }
 
-/// How far a delivery has come, and so what dropping it would leave behind.
+/// The progress of a delivery. It decides what happens if the delivery is dropped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub(crate) enum Stage {
-    /// Nothing: the store does not know of it.
-    Outside,
-    /// A claim, and perhaps half-done work.
-    Engaged,
-    /// Work that is done and must be settled, whatever happens.
+    /// The store does not know of the delivery: nothing happens.
+    Unclaimed,
+    /// The claim is held, and its work may be half done.
+    Claimed,
+    /// The work is done, and must be settled whatever happens.
     Settling,
 }
 
@@ -51,7 +51,7 @@ impl ClaimState {
             held: AtomicBool::new(false),
             has_held: AtomicBool::new(false),
             body_changed: AtomicBool::new(false),
-            stage: AtomicU8::new(Stage::Outside as u8),
+            stage: AtomicU8::new(Stage::Unclaimed as u8),
         }
     }
 
@@ -84,8 +84,8 @@ impl ClaimState {
         self.held.load(Ordering::Acquire)
     }
 
-    /// The token holds the claim now. Its completion is remembered for `retention` if the handler enlists it.
-    pub(crate) fn took(&self, attempt: Option<u32>, retention: Duration) {
+    /// Notes that the token holds the claim. A completion that the handler enlists is remembered for `retention`.
+    pub(crate) fn mark_held(&self, attempt: Option<u32>, retention: Duration) {
         if let Some(enlistment) = self.ledger.enlistment() {
             self.enlisting.get_or_init(|| Box::new(EnlistState::new(enlistment, retention)));
         }
@@ -126,7 +126,7 @@ impl ClaimState {
         self.stage.load(Ordering::Acquire) == stage as u8
     }
 
-    pub(crate) fn enter(&self, stage: Stage) {
+    pub(crate) fn set_stage(&self, stage: Stage) {
         self.stage.store(stage as u8, Ordering::Release);
     }
 }

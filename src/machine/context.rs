@@ -7,10 +7,9 @@ use std::time::Duration;
 use super::admission::{Admission, DrainHandle, Gate};
 use super::claim_state::ClaimState;
 use super::ledger::Ledger;
-use super::pending::PendingCompletions;
 use super::timing::ask;
 use super::verdict::Record;
-use super::waiters::Waiters;
+use super::waiters::{PendingCompletions, Waiters};
 use crate::EventKey;
 use crate::store::{ClaimRequest, Store, StoreError};
 
@@ -95,7 +94,7 @@ pub(crate) struct Terms {
     pub(crate) max_waiting_per_key: usize,
     pub(crate) detach: bool,
     pub(crate) drop_when_lost: bool,
-    /// No sender waits for an answer: the machine waits for a store that cannot be told how the work ended.
+    /// Repeats a failed settlement before the machine returns. Workers set it, since no sender waits for them.
     pub(crate) settle_in_place: bool,
     pub(crate) body_change: BodyChange,
 }

@@ -10,7 +10,7 @@ use crate::retry::RetryPolicy;
 use crate::store::queue::{Queue, StoredRequest};
 use crate::store::{Claim, ClaimRequest, Ending, Enlistment, Hold, Store, StoreFuture};
 
-/// Keeps the claims of one kind of deliveries.
+/// Keeps the claims of one kind of delivery.
 pub(crate) trait Ledger: Send + Sync {
     /// Asks for the claim.
     fn claim<'a>(&'a self, claim: &'a ClaimRequest<'a>) -> StoreFuture<'a, Claim>;

@@ -61,7 +61,7 @@ impl Machine {
             Ok(admission) => admission,
             Err(refused) => return refused.into(),
         };
-        // Out of the `match` first: awaited inside it, the future would hold it twice.
+        // Bound outside of the `match`, which keeps the future small.
         let held = match claim_event(cx, admission, guard, work).await {
             Ok(held) => held,
             Err(ended) => return ended,
@@ -91,7 +91,7 @@ impl Machine {
         let terms = &Terms { claim_deadline: left, ..terms.clone() };
         match claim_event(Context { machine: self, terms, claim }, admission, guard, &mut Nothing).await {
             Ok(_) => {
-                claim.enter(Stage::Outside);
+                claim.set_stage(Stage::Unclaimed);
                 Ended::Accepted
             }
             Err(ended) => ended,
@@ -106,8 +106,8 @@ impl Machine {
         (since, attempt): (Instant, u32),
         work: &mut impl Work,
     ) -> Ended {
-        claim.enter(Stage::Engaged);
-        claim.took(Some(attempt), terms.retention);
+        claim.set_stage(Stage::Claimed);
+        claim.mark_held(Some(attempt), terms.retention);
         run_and_settle(Context { machine: self, terms, claim }, Held { admission: None, since }, work).await
     }
 }
@@ -127,7 +127,7 @@ async fn claim_event(
     let since = Instant::now();
     match Claiming::new(cx).ask().await {
         Some(Claim::Fresh { attempt }) => {
-            cx.claim.took(attempt, cx.terms.retention);
+            cx.claim.mark_held(attempt, cx.terms.retention);
             Ok(Held { admission: Some(admission), since })
         }
         Some(Claim::InFlight { same_body }) => {
@@ -153,7 +153,7 @@ async fn wait_and_take_over(cx: Context<'_>) -> Result<Held, Ended> {
         Waited::Completed => return Err(Ended::Duplicate),
         Waited::Refused(kind) => return Err(kind.into()),
     };
-    cx.claim.took(attempt, cx.terms.retention);
+    cx.claim.mark_held(attempt, cx.terms.retention);
     match cx.machine.gate.enter(cx.terms.max_running) {
         Ok(admission) => Ok(Held { admission: Some(admission), since }),
         Err(full) => {
@@ -167,7 +167,7 @@ async fn wait_and_take_over(cx: Context<'_>) -> Result<Held, Ended> {
 async fn run_and_settle(cx: Context<'_>, mut held: Held, work: &mut impl Work) -> Ended {
     let unsettled = Unsettled(cx);
     let (worked, verdict) = run(cx, held.since, work).await;
-    cx.claim.enter(Stage::Settling);
+    cx.claim.set_stage(Stage::Settling);
     unsettled.settling();
     let settled = settle(cx, &mut held.admission, &verdict).await;
     match worked {

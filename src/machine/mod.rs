@@ -12,7 +12,6 @@ mod detach;
 mod ledger;
 #[allow(clippy::module_inception, reason = "the machine is what this module is about")]
 mod machine;
-mod pending;
 mod replay_guard;
 mod run;
 mod settle;

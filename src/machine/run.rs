@@ -48,9 +48,9 @@ pub(super) enum Worked {
     Dropped(RejectionKind),
 }
 
-/// Polls the work with panics caught. The first time that it is pending, the lease's renewal is started and the reasons
-/// to stop half-way are listened to; work that never is costs neither. The claim was asked for at `since`: its lease
-/// began then, or later.
+/// Runs the work and catches its panics. If the work is not done at its first poll, the machine starts to renew the
+/// lease and listens for reasons to stop half-way. `since` is when the claim was asked for: the lease began then, or
+/// later.
 pub(super) async fn run(cx: Context<'_>, since: Instant, work: &mut impl Work) -> (Worked, Verdict) {
     // The claim may have been answered after the drain's deadline.
     if cx.machine.gate.is_at(Phase::Aborting) {
@@ -125,8 +125,8 @@ impl Renewal {
         Self { task, first, lost }
     }
 
-    /// Stops it, and is ready when nothing more can come of it: a renewal after the settlement could bring the claim
-    /// back.
+    /// Stops the renewal, and waits until no request of it is under way: a renewal after the settlement could bring the
+    /// claim back.
     pub(super) async fn end(mut self) {
         self.task.abort();
         // Until then it has only slept, and is not going to wake up.
@@ -135,7 +135,7 @@ impl Renewal {
         }
     }
 
-    /// Ready when the claim is no longer held; never, if the renewal is dropped first.
+    /// Waits until the claim is no longer held. Never returns if the renewal is dropped first.
     pub(super) async fn lost(&self) {
         if self.lost.clone().wait_for(|lost| *lost).await.is_err() {
             std::future::pending::<()>().await;

@@ -104,8 +104,8 @@ async fn complete_first(cx: Context<'_>, verdict: &Verdict, record: &Record) -> 
 
 async fn release(cx: Context<'_>, admission: &mut Option<Admission>, verdict: &Verdict) -> Settled {
     let released = release_once(cx, verdict).await;
-    // The sender of an inline delivery knows of the failure, and the lease ends by itself. Only this worker knows of
-    // its attempt, and that the handler was not called although the store may have noted the start.
+    // An inline delivery is not repeated here: its sender retries, and the lease ends by itself. A worker repeats the
+    // release, since only it knows how the attempt ended, and whether the handler was called at all.
     if released.is_some() || !cx.terms.settle_in_place {
         return Settled::Released(released);
     }
@@ -128,7 +128,7 @@ async fn release_once(cx: Context<'_>, verdict: &Verdict) -> Option<Hold> {
 pub(super) fn release_in_background(cx: Context<'_>) {
     // At once, and not when the release is through: the handler may have passed its event on.
     cx.claim.lost();
-    cx.claim.enter(Stage::Outside);
+    cx.claim.set_stage(Stage::Unclaimed);
     let (detached, admission) = (cx.detached(), cx.machine.hold());
     in_background(async move {
         release_once(detached.context(), &Verdict::Release(None)).await;
@@ -215,7 +215,7 @@ async fn settle_enlisted(cx: Context<'_>, verdict: &Verdict) -> Settled {
         Verdict::Complete(_) => &Verdict::Release(Some(RetryReason::new(NOT_COMMITTED))),
         Verdict::Release(_) => verdict,
     };
-    let released = ask_once_unlocked(cx, release).await;
+    let released = ask_until_unlocked(cx, release).await;
     // The claim does not run any more: this delivery's transaction has completed it, or another delivery has it. The
     // store writes nothing for the question which of the two it is.
     if released == Some(Hold::Lost) {
@@ -230,12 +230,12 @@ async fn settle_enlisted(cx: Context<'_>, verdict: &Verdict) -> Settled {
     }
 }
 
-/// `ours`, if the record is this delivery's.
-async fn confirm(cx: Context<'_>, completion: &Verdict, ours: Settled) -> Settled {
-    match ask_once_unlocked(cx, completion).await {
+/// Returns `if_own` if the record has the token of this delivery.
+async fn confirm(cx: Context<'_>, completion: &Verdict, if_own: Settled) -> Settled {
+    match ask_until_unlocked(cx, completion).await {
         Some(Hold::Held) => {
             cx.machine.waiters.ended(&cx.claim.key, FirstEnded::Completed);
-            ours
+            if_own
         }
         Some(Hold::Lost) => Settled::Lost,
         None => Settled::Unknown,
@@ -243,7 +243,7 @@ async fn confirm(cx: Context<'_>, completion: &Verdict, ours: Settled) -> Settle
 }
 
 /// Asks until no transaction holds the record any more. One that was dropped is rolled back a moment later.
-async fn ask_once_unlocked(cx: Context<'_>, verdict: &Verdict) -> Option<Hold> {
+async fn ask_until_unlocked(cx: Context<'_>, verdict: &Verdict) -> Option<Hold> {
     let request = cx.request();
     let answer = async {
         let mut backoff = Backoff::new(LOCKED_PAUSES);

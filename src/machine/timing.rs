@@ -10,7 +10,7 @@ use tokio::time::Sleep;
 use crate::store::{StoreError, StoreErrorKind};
 use crate::{EventKey, random, telemetry};
 
-/// A deadline that is armed when something is first found pending: most work never is, and then no timer is touched.
+/// A deadline whose timer starts at the first poll. Work that is ready at once starts none.
 #[derive(Debug)]
 pub(crate) struct Deadline {
     after: Duration,
@@ -40,8 +40,8 @@ pub(crate) async fn within<F: Future>(after: Duration, future: F) -> Option<F::O
     .await
 }
 
-/// Awaits `work`, or `stop` if that is ready first. `stop` is begun when `work` is first found pending: most work never
-/// is, and then pays nothing for it.
+/// Waits for `work` or for `stop`, whichever is ready first. `stop` is created when `work` is pending at its first poll:
+/// work that is ready at once does not pay for it.
 pub(super) async fn unless<T, S>(mut work: Pin<&mut impl Future<Output = T>>, stop: impl FnOnce() -> S) -> T
 where
     S: Future<Output = T>,

@@ -59,7 +59,7 @@ impl RetryReason {
 /// Says which statuses complete an event.
 pub(crate) type CompletesFn = dyn Fn(StatusCode) -> bool + Send + Sync;
 
-/// How the event is to be settled whose handler gave this response. A [`Failure`] in it goes before its status.
+/// Decides from the handler's response how the event is settled. A [`Failure`] takes precedence over the status.
 pub(crate) fn verdict_of<R>(completes: &CompletesFn, response: &Response<R>) -> Verdict {
     let status = response.status();
     match response.extensions().get::<Failure>() {

@@ -34,16 +34,16 @@ pub(super) type Reply<R, E> = Result<Response<AnswerBody<R>>, E>;
 /// One delivery, from its head to its answer.
 pub(super) struct Delivery<S> {
     intake: Intake,
-    arrived: Option<ArrivedEvent>,
+    event: Option<ArrivedEvent>,
     inner: S,
     config: Arc<Config>,
-    report: Unreported,
+    report: OutcomeReport,
 }
 
 impl<S> Delivery<S> {
     pub(super) fn new(parts: Parts, now: SystemTime, inner: S, config: Arc<Config>) -> Self {
         let intake = Intake::new(parts, now, Deadline::after(config.body_deadline));
-        Self { intake, arrived: None, inner, config, report: Unreported::NOTHING_KNOWN }
+        Self { intake, event: None, inner, config, report: OutcomeReport::UNKNOWN }
     }
 
     /// Begins to verify the proof that the head carries.
@@ -51,7 +51,7 @@ impl<S> Delivery<S> {
         self.intake.begin(&self.config, proof)
     }
 
-    /// Ready once the whole body is here.
+    /// Waits for the whole body.
     pub(super) fn poll_collected<B>(&mut self, body: Pin<&mut B>, cx: &mut Context<'_>) -> Poll<Result<(), Rejection>>
     where
         B: Body,
@@ -61,7 +61,7 @@ impl<S> Delivery<S> {
     }
 
     /// Verifies the complete body.
-    pub(super) fn arrived(&mut self) -> Result<Arrived, Rejection> {
+    pub(super) fn finish(&mut self) -> Result<Arrived, Rejection> {
         self.intake.finish(&self.config)
     }
 
@@ -85,15 +85,15 @@ where
     R: Send + 'static,
 {
     /// Claims, runs, settles and answers.
-    pub(super) fn start(mut self: Box<Self>, mut arrived: ArrivedEvent) -> DetachOnDrop<Reply<R, S::Error>> {
-        let (claim, secret) = (arrived.claim.clone(), arrived.verified.secret().clone());
-        let (config, whose) = (self.config.clone(), claim.clone());
+    pub(super) fn start(mut self: Box<Self>, mut event: ArrivedEvent) -> DetachOnDrop<Reply<R, S::Error>> {
+        let (claim, secret) = (event.claim.clone(), event.verified.secret().clone());
+        let (config, detached_claim) = (self.config.clone(), claim.clone());
         let detach = config.terms.detach;
         self.report.about = Some((claim.clone(), secret));
-        let guard = arrived.guard.take();
-        self.arrived = Some(arrived);
-        // A block and not an `async fn`, whose arguments would be kept twice. Room first, so that it is made in its
-        // place and not copied there.
+        let guard = event.guard.take();
+        self.event = Some(event);
+        // A block and not an `async fn`, detached_claim arguments would be kept twice. The box is allocated first, so that the
+        // future is built in place.
         let delivery = Box::write(Box::new_uninit(), async move {
             let mut handling = Handling { delivery: self, output: None };
             let ended = match &config.inbox {
@@ -109,7 +109,7 @@ where
             handling.delivery.report.send(&outcome, failure.as_ref());
             reply
         });
-        DetachOnDrop::new(Box::into_pin(delivery), whose, detach)
+        DetachOnDrop::new(Box::into_pin(delivery), detached_claim, detach)
     }
 }
 
@@ -202,7 +202,7 @@ impl<S> Delivery<S> {
         let (nothing, ()) = Request::default().into_parts();
         let mut parts = std::mem::replace(&mut self.intake.parts, nothing);
         let mut signed = Bytes::new();
-        if let Some(ArrivedEvent { body, claim, verified, .. }) = self.arrived.take() {
+        if let Some(ArrivedEvent { body, claim, verified, .. }) = self.event.take() {
             let received_at = self.intake.received_at;
             let id_authenticated = self.config.id.is_authenticated_by(verified.coverage());
             signed = body.clone();
@@ -215,19 +215,19 @@ impl<S> Delivery<S> {
     }
 }
 
-/// A delivery that telemetry has not reported yet. If it is dropped unreported, the sender disconnected before the
-/// handler finished.
-struct Unreported {
-    unreported: bool,
+/// Reports the outcome of a delivery to telemetry, once. If it is dropped before it was sent, the sender disconnected
+/// before the handler finished.
+struct OutcomeReport {
+    sent: bool,
     about: Option<(Arc<ClaimState>, Arc<Prepared>)>,
 }
 
-impl Unreported {
-    const NOTHING_KNOWN: Self = Self { unreported: true, about: None };
+impl OutcomeReport {
+    const UNKNOWN: Self = Self { sent: false, about: None };
 
-    /// Reports how the delivery ended, once.
+    /// Reports how the delivery ended.
     fn send(&mut self, outcome: &Outcome, failure: Option<&Failure>) {
-        self.unreported = false;
+        self.sent = true;
         let Some((claim, secret)) = &self.about else {
             return telemetry::delivered(outcome, &Delivered::UNKNOWN);
         };
@@ -243,9 +243,9 @@ impl Unreported {
     }
 }
 
-impl Drop for Unreported {
+impl Drop for OutcomeReport {
     fn drop(&mut self) {
-        if self.unreported {
+        if !self.sent {
             let cancelled = self.about.as_ref().is_some_and(|(claim, _)| claim.has_held());
             self.send(if cancelled { &Outcome::Cancelled } else { &Outcome::Abandoned }, None);
         }

@@ -87,7 +87,7 @@ where
                     let Some(here) = delivery else { return Poll::Pending };
                     let collected = ready!(here.poll_collected(body, cx));
                     let Some(mut here) = delivery.take() else { return Poll::Pending };
-                    match collected.and_then(|()| here.arrived()) {
+                    match collected.and_then(|()| here.finish()) {
                         Ok(Arrived::Event(event)) => stage.set(Stage::Running { running: here.start(event) }),
                         Ok(Arrived::Handshake(answer)) => return Poll::Ready(Ok(here.greet(answer))),
                         Err(rejection) => return Poll::Ready(Ok(here.refuse(rejection))),

@@ -38,8 +38,8 @@ pub(super) struct Intake {
 enum Checking {
     LookingUp(Proof, Lookup),
     Verifying(Verifying),
-    /// Before the lookup begins, and while one state replaces the other.
-    Between,
+    /// No verification is in progress.
+    Idle,
 }
 
 /// A genuine delivery: an event or a handshake.
@@ -59,7 +59,7 @@ pub(super) struct ArrivedEvent {
 
 impl Intake {
     pub(super) fn new(parts: Parts, now: SystemTime, deadline: Deadline) -> Self {
-        Self { received_at: now, checking: Checking::Between, tenant: None, body: Gathered::default(), deadline, parts }
+        Self { received_at: now, checking: Checking::Idle, tenant: None, body: Gathered::default(), deadline, parts }
     }
 
     /// Takes the secrets for this delivery, or begins to look them up.
@@ -109,7 +109,7 @@ impl Intake {
     fn poll_secrets(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), Rejection>> {
         let Checking::LookingUp(_, lookup) = &mut self.checking else { return Poll::Ready(Ok(())) };
         let snapshot = ready!(lookup.as_mut().poll(cx))?;
-        let Checking::LookingUp(proof, _) = std::mem::replace(&mut self.checking, Checking::Between) else {
+        let Checking::LookingUp(proof, _) = std::mem::replace(&mut self.checking, Checking::Idle) else {
             return Poll::Ready(Ok(()));
         };
         self.tenant = snapshot.tenant;
@@ -139,7 +139,7 @@ impl Intake {
         let body = std::mem::take(&mut self.body).into_bytes();
         let head = Head::new(&self.parts, self.received_at);
         let verified = verifying.finish(&*config.scheme, &head, &body)?;
-        self.checking = Checking::Between;
+        self.checking = Checking::Idle;
         if let Some(answer) = config.scheme.handshake(&body, verified.key()) {
             return Ok(Arrived::Handshake(answer));
         }

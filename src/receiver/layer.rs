@@ -133,8 +133,8 @@ impl WebhookLayer {
         Ok(self.with(|config| config.terms.lease = lease))
     }
 
-    /// How long completed events are remembered (default 7 days). Shorter than the sender's retries, it is warned about
-    /// through `tracing`, which is a feature.
+    /// How long completed events are remembered (default 7 days). If it is shorter than the
+    /// sender's retry window, the layer logs a warning (feature `tracing`).
     ///
     /// # Errors
     /// If it is zero or longer than ten years, or shorter than a signed delivery is accepted (twice the tolerance): it
@@ -227,8 +227,8 @@ impl WebhookLayer {
     }
 
     /// Which of the handler's statuses complete an event; all others release it (default: 2xx completes). A
-    /// [`Failure`](crate::handler::Failure) in the response's extensions goes before. Behind an inbox it is the
-    /// [worker's](crate::Worker::complete_when) that counts.
+    /// [`Failure`](crate::handler::Failure) in the response's extensions takes precedence. With an inbox, the
+    /// [worker's](crate::Worker::complete_when) `complete_when` applies instead.
     #[must_use]
     pub fn complete_when(self, completes: impl Fn(StatusCode) -> bool + Send + Sync + 'static) -> Self {
         self.with(|config| config.completes = Arc::new(completes))
@@ -262,8 +262,8 @@ impl WebhookLayer {
         })
     }
 
-    /// Refuses an id that comes again with another body, with 409. By default it is told to the operator and taken for
-    /// a duplicate, because senders re-serialise on retry.
+    /// Refuses an id that comes again with another body, with 409. By default the layer logs the change and
+    /// answers as for a duplicate, because senders may re-serialise a retry.
     #[must_use]
     pub fn refuse_changed_bodies(self) -> Self {
         self.with(|config| config.terms.body_change = BodyChange::Refuse)

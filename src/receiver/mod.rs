@@ -1,7 +1,7 @@
 //! The webhook receiver: a layer, its service, and the story of one delivery.
 //!
-//! Read it in the order in which a delivery passes: `layer` → `service` (the head is checked) → `future` (the body
-//! arrives) → `delivery` (the event is claimed, run, settled) → `answer`.
+//! Read it in the order in which a delivery passes: `layer` → `service` (the head is checked) → `future` and
+//! `intake` (the body arrives and is verified) → `delivery` (the event is claimed, run, settled) → `answer`.
 
 mod answer;
 mod config;

@@ -63,7 +63,7 @@ where
             Err(rejection) => return ResponseFuture::answered(self.config.refuse_and_report(rejection)),
         };
         let (inner, config) = (self.inner.clone(), self.config.clone());
-        // Room first, so that it is made in its place and not copied there.
+        // The box is allocated first, so that the delivery is built in place.
         let mut delivery = Box::write(Box::new_uninit(), Delivery::new(parts, now, inner, config));
         match delivery.begin(proof) {
             Ok(()) => ResponseFuture::collecting(body, delivery),

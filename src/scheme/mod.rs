@@ -52,7 +52,6 @@
 mod body;
 mod custom;
 mod encoding;
-mod outgoing;
 mod presets;
 mod profile;
 mod proof;
@@ -68,10 +67,9 @@ pub(crate) use self::verifying::Verifying;
 pub use self::{
     custom::Custom,
     encoding::Encoding,
-    outgoing::Outgoing,
     profile::Profile,
     proof::Proof,
-    scheme::Scheme,
+    scheme::{Outgoing, Scheme},
     template::{Template, TemplateBuilder},
     timestamp::Tolerance,
     verifying::{Verified, verify},

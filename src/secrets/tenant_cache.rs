@@ -215,7 +215,7 @@ mod tests {
     }
 
     fn keys() -> Arc<TenantKeys> {
-        Arc::new(TenantKeys::new(vec![super::super::Secret::new("s").expect("valid")]))
+        Arc::new(TenantKeys::new(vec![Secret::new("s").expect("valid")]))
     }
 
     #[tokio::test(start_paused = true)]

@@ -24,7 +24,7 @@ pub(crate) const COMMITTED: &str = "committed by the handler";
 pub(crate) const NOT_COMMITTED: &str =
     "the completion was enlisted in a transaction, which was rolled back or never committed";
 
-/// Whose SQL a statement is.
+/// The SQL dialect of a statement.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Dialect {
@@ -35,13 +35,13 @@ pub enum Dialect {
 }
 
 impl Enlistment {
-    /// Lends this statement.
+    /// Creates an enlistment from a statement.
     pub fn new(dialect: Dialect, sql: impl Into<Arc<str>>) -> Self {
         Self { dialect, sql: sql.into(), prepared: true }
     }
 
-    /// The same statement, which no driver is to keep prepared on the handler's connection: behind a transaction
-    /// pooler, the session that knows it would be somebody else's in a moment.
+    /// Keeps drivers from preparing the statement on the handler's connection. A transaction pooler may give the
+    /// session to another client after the transaction.
     #[must_use]
     pub fn unprepared(mut self) -> Self {
         self.prepared = false;

@@ -3,7 +3,7 @@ use std::fmt;
 
 type Source = Box<dyn Error + Send + Sync>;
 
-/// A backend fault: the store could not say.
+/// An error of the backend. Whether the operation took effect is unknown, unless the kind says otherwise.
 ///
 /// It is never about a claim being taken or lost; those are answers ([`Claim`](super::Claim), [`Hold`](super::Hold)).
 #[derive(Debug)]
@@ -24,7 +24,7 @@ pub enum StoreErrorKind {
     Locked,
     /// There is no room for another claim.
     Full,
-    /// The backend answered something that this store never wrote.
+    /// The backend returned data that this store did not write.
     Corrupt,
     /// The circuit breaker is open: the backend failed repeatedly and was not asked. Nothing took effect.
     CircuitOpen,
@@ -42,12 +42,12 @@ impl StoreError {
         Self { kind: StoreErrorKind::Unavailable, source: Some(source.into()) }
     }
 
-    /// The backend said something unintelligible.
+    /// The backend returned data that this store did not write.
     pub fn corrupt(source: impl Into<Source>) -> Self {
         Self { kind: StoreErrorKind::Corrupt, source: Some(source.into()) }
     }
 
-    /// Whether what was asked may have taken effect nevertheless.
+    /// Whether the operation may have taken effect.
     pub(crate) const fn is_in_doubt(&self) -> bool {
         !matches!(self.kind, StoreErrorKind::Full | StoreErrorKind::Locked | StoreErrorKind::CircuitOpen)
     }

@@ -1,5 +1,6 @@
 use std::borrow::Cow;
 use std::future::poll_fn;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -12,7 +13,7 @@ use tower_service::Service;
 
 use super::RetryPolicy;
 use super::bulkheads::{Bulkheads, Permit};
-use super::hooks::{DeadLetter, Hooks};
+use crate::EventKey;
 use crate::event::{Facts, Provenance, WebhookEvent};
 use crate::inbox::stored_head::{self, StoredFacts, Unreadable};
 use crate::machine::{
@@ -82,7 +83,7 @@ where
         let terms = self.terms();
         let leased = (self.since, self.leased.attempt);
         let ended = context.machine.resume(&terms, &claim, leased, &mut self).await;
-        claim.enter(Stage::Outside);
+        claim.set_stage(Stage::Unclaimed);
         self.report(&ended);
     }
 
@@ -161,7 +162,7 @@ where
     fn unready(&mut self) {}
 
     async fn run(&mut self) -> Verdict {
-        let verdict = match self.record_without_a_run() {
+        let verdict = match self.known_result() {
             Some(record) => Verdict::Complete(record),
             None => self.call().await,
         };
@@ -175,8 +176,8 @@ where
 }
 
 impl<S> Attempt<S> {
-    /// The record of an event that must not be run: it was run before, or cannot be.
-    fn record_without_a_run(&self) -> Option<Record> {
+    /// The completion of an event that must not be run: it was run before, or it cannot be.
+    fn known_result(&self) -> Option<Record> {
         let given_up = |why| Record { failed: true, summary: Cow::Borrowed(why) };
         let done = |why| Record { failed: false, summary: Cow::Borrowed(why) };
         // This process has run it before, and could not tell the queue until the lease had lapsed.
@@ -249,5 +250,46 @@ impl<S> Attempt<S> {
             type_authenticated: facts.type_authenticated,
         }));
         Some(Request::from_parts(parts, Full::new(body)))
+    }
+}
+
+/// An event that became a dead letter, as told to the hooks of a worker.
+#[derive(Clone, Copy, Debug)]
+#[non_exhaustive]
+pub struct DeadLetter<'a> {
+    /// The key of the event: [`Queue::get`](crate::queue::Queue::get) returns the rest.
+    pub key: &'a EventKey,
+    /// The event's type.
+    pub event_type: Option<&'a str>,
+    /// The attempt in which it was given up.
+    pub attempt: u32,
+    /// Why, in the handler's own words: the crate cannot tell whether they hold anything secret.
+    pub reason: &'a str,
+    /// Whether the handler said that no retry would help. Otherwise there were too many attempts.
+    pub permanent: bool,
+}
+
+pub(super) type Hook = dyn Fn(&DeadLetter<'_>) + Send + Sync;
+
+/// The functions to call for dead letters.
+#[derive(Clone, Default)]
+pub(super) struct Hooks {
+    pub(super) on_dead_letter: Option<Arc<Hook>>,
+    pub(super) on_permanent: Option<Arc<Hook>>,
+}
+
+impl Hooks {
+    pub(super) fn buried(&self, letter: &DeadLetter<'_>) {
+        if letter.permanent {
+            call(self.on_permanent.as_deref(), letter);
+        }
+        call(self.on_dead_letter.as_deref(), letter);
+    }
+}
+
+/// Calls the hook. A hook that panics does not keep the other from being called.
+fn call(hook: Option<&Hook>, letter: &DeadLetter<'_>) {
+    if let Some(hook) = hook {
+        let _ = catch_unwind(AssertUnwindSafe(|| hook(letter)));
     }
 }

@@ -31,10 +31,9 @@
 
 mod attempt;
 mod bulkheads;
-mod hooks;
 mod poller;
 #[allow(clippy::module_inception, reason = "the worker is what this module is about")]
 mod worker;
 
-pub use self::{hooks::DeadLetter, worker::Worker};
+pub use self::{attempt::DeadLetter, worker::Worker};
 pub use crate::retry::RetryPolicy;

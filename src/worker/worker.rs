@@ -8,9 +8,8 @@ use http::{Request, Response, StatusCode};
 use http_body_util::Full;
 use tower_service::Service;
 
-use super::attempt::WorkerContext;
+use super::attempt::{Hooks, WorkerContext};
 use super::bulkheads::{Bulkheads, Limits};
-use super::hooks::Hooks;
 use super::poller::Poller;
 use super::{DeadLetter, RetryPolicy};
 use crate::clock::countable;
@@ -149,7 +148,7 @@ impl<S> Worker<S> {
     }
 
     /// Which statuses complete an event; all others are failures (default: 2xx completes). A
-    /// [`Failure`](crate::handler::Failure) in the response's extensions goes before.
+    /// [`Failure`](crate::handler::Failure) in the response's extensions takes precedence.
     pub fn complete_when(mut self, completes: impl Fn(StatusCode) -> bool + Send + Sync + 'static) -> Self {
         self.completes = Arc::new(completes);
         self

@@ -11,7 +11,7 @@ use tower_webhook::rejection::RejectionKind::{
     BodyIncomplete, BodyTooLarge, BodyTooSlow, MalformedBody, SignatureMismatch, UnsupportedEncoding,
 };
 
-use crate::case::{BODY, accepted, endless_body, header_by, refused, refused_by, request, signed};
+use crate::bad_input::case::{BODY, accepted, endless_body, header_by, refused, refused_by, request, signed};
 use crate::support::{Receiver, SECRET};
 
 #[tokio::test]
@@ -99,7 +99,7 @@ async fn numbers_out_of_range_do_no_harm() {
         let answer = receiver.send(signed(format!(r#"{{"id":"evt_1","amount":{number}}}"#))).await;
         match answer.status {
             StatusCode::OK => assert_eq!((receiver.runs(), receiver.store.len()), (1, 1), "{what}"),
-            StatusCode::BAD_REQUEST => crate::case::untouched(&receiver, what),
+            StatusCode::BAD_REQUEST => crate::bad_input::case::untouched(&receiver, what),
             other => panic!("{what}: {other}"),
         }
     }
@@ -151,13 +151,13 @@ async fn body_is_capped() {
             let unannounced = Body::from_stream(stream::iter(pieces.into_iter().map(Ok::<_, std::io::Error>)));
             let request = request(header_by(SECRET, &body), unannounced);
             if length == 100 {
-                crate::case::accepted_by(&capped(), request, what).await;
+                crate::bad_input::case::accepted_by(&capped(), request, what).await;
             } else {
                 refused_by(&capped(), request, 413, BodyTooLarge, what).await;
             }
         }
     }
-    crate::case::accepted_by(&capped(), signed(sized(100)), "83: body at the cap, announced").await;
+    crate::bad_input::case::accepted_by(&capped(), signed(sized(100)), "83: body at the cap, announced").await;
     refused_by(&capped(), signed(sized(101)), 413, BodyTooLarge, "83: cap + 1, announced").await;
     accepted(signed(sized(1024 * 1024)), "83: body at the default cap").await;
     refused(signed(sized(1024 * 1024 + 1)), 413, BodyTooLarge, "83: default cap + 1").await;

@@ -123,6 +123,6 @@ pub(crate) fn untouched(receiver: &Receiver, what: &str) {
 
 /// Every 401 is the same, to the byte.
 fn assert_uniform(answer: &Answer, what: &str) {
-    let headers = HeaderMap::from_iter([(axum::http::header::CONTENT_LENGTH, HeaderValue::from_static("0"))]);
+    let headers = HeaderMap::from_iter([(http::header::CONTENT_LENGTH, HeaderValue::from_static("0"))]);
     assert_eq!((&answer.headers, &answer.body[..]), (&headers, &b""[..]), "{what}");
 }

@@ -10,10 +10,10 @@ use hyper::body::Frame;
 use tokio::io::AsyncWriteExt;
 use tower_webhook::rejection::RejectionKind::{MethodNotAllowed, MissingSignature};
 
-use crate::case::{BODY, accepted_by, good, header_by, refused, signed, unsigned, untouched};
+use crate::bad_input::case::{BODY, accepted_by, good, header_by, refused, signed, unsigned, untouched};
+use crate::bad_input::watch::watched;
 use crate::support::socket::{RawClient, raw, serve};
 use crate::support::{HEADER, NOW, Receiver, SECRET};
-use crate::watch::watched;
 
 /// A request with these lines in its head, signed as [`BODY`] must be, and whatever follows the head.
 fn post(lines: &str, rest: &str) -> String {

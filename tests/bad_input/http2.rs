@@ -9,9 +9,9 @@ use hyper_util::rt::{TokioExecutor, TokioIo};
 use hyper_util::service::TowerToHyperService;
 use tokio::net::{TcpListener, TcpStream};
 
-use crate::case::{BODY, header_by, signed, untouched};
+use crate::bad_input::case::{BODY, header_by, signed, untouched};
+use crate::bad_input::watch::watched;
 use crate::support::{HEADER, Receiver, SECRET};
-use crate::watch::watched;
 
 /// A client of a server that speaks HTTP/2 only.
 async fn connect(app: Router) -> SendRequest<Body> {

@@ -2,7 +2,7 @@
 
 use tower_webhook::rejection::RejectionKind::{InvalidId, MalformedBody};
 
-use crate::case::{accepted, accepted_by, refused, signed};
+use crate::bad_input::case::{accepted, accepted_by, refused, signed};
 use crate::support::Receiver;
 
 #[tokio::test]

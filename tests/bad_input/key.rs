@@ -17,7 +17,7 @@ use tower_webhook::rejection::RejectionKind::{
 use tower_webhook::scheme::{self, Scheme};
 use tower_webhook::secrets::{IntoSecrets, Secret, TenantSecrets};
 
-use crate::case::{BODY, accepted_by, header_by, receiver_with, refused, refused_by, request, tag};
+use crate::bad_input::case::{BODY, accepted_by, header_by, receiver_with, refused, refused_by, request, tag};
 use crate::support::{NOW, SECRET};
 
 #[tokio::test]

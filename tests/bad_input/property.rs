@@ -8,7 +8,7 @@ use proptest::prelude::*;
 use proptest::sample::Index;
 use proptest::test_runner::TestRunner;
 
-use crate::case::{BODY, good, header_by, request, sign};
+use crate::bad_input::case::{BODY, good, header_by, request, sign};
 use crate::support::{NOW, Receiver, SECRET};
 
 /// Holds `check` against many values, on one runtime.

@@ -7,7 +7,7 @@ use tower_webhook::rejection::RejectionKind::{
     MalformedSignature, RepeatedSignature, SignatureMismatch, UnsupportedSignature,
 };
 
-use crate::case::{BODY, accepted, endless_body, good, header_by, refused, request, sign};
+use crate::bad_input::case::{BODY, accepted, endless_body, good, header_by, refused, request, sign};
 use crate::support::{HEADER, NOW, SECRET};
 
 const BAD: &str = "00000000000000000000000000000000000000000000000000000000000000ff";
@@ -182,7 +182,7 @@ async fn header_has_at_most_4_kib() {
 #[tokio::test]
 async fn repeated_header_is_refused() {
     let (good, bad) = (header_by(SECRET, BODY), format!("t={NOW},v1={BAD}"));
-    let (part, rest) = (format!("t={NOW}"), format!("v1={}", crate::case::good()));
+    let (part, rest) = (format!("t={NOW}"), format!("v1={}", crate::bad_input::case::good()));
     for (what, first, second) in [
         ("50: good + bad", &good, &bad),
         ("50: bad + good", &bad, &good),

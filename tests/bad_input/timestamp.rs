@@ -5,7 +5,9 @@ use tower_webhook::rejection::RejectionKind::{
 };
 use tower_webhook::scheme::{self, Tolerance};
 
-use crate::case::{BODY, accepted, accepted_by, good, receiver_with, refused, refused_by, request, sign, unsigned};
+use crate::bad_input::case::{
+    BODY, accepted, accepted_by, good, receiver_with, refused, refused_by, request, sign, unsigned,
+};
 use crate::support::{NOW, SECRET};
 
 const TOLERANCE: u64 = 300;

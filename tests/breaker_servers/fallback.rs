@@ -6,7 +6,7 @@ use axum::http::StatusCode;
 use tower_webhook::Outcome;
 use tower_webhook::store::breaker::{CircuitState, FoundInStore};
 
-use crate::receiver::Guarded;
+use crate::breaker_servers::receiver::Guarded;
 use crate::support::key;
 use crate::support::servers::redis::RedisServer;
 

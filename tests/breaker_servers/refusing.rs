@@ -6,7 +6,7 @@ use tokio::task::JoinSet;
 use tower_webhook::Outcome;
 use tower_webhook::store::breaker::CircuitState;
 
-use crate::receiver::{FAILURES, Guarded};
+use crate::breaker_servers::receiver::{FAILURES, Guarded};
 use crate::support::logs::Logs;
 use crate::support::servers::redis::RedisServer;
 

@@ -11,7 +11,7 @@ use tower_webhook::store::{Claim, ClaimRequest, ClaimToken, Store};
 use tower_webhook::{HandlerError, Outcome, WebhookEvent};
 
 use super::database::{Database, Tx};
-use crate::receiver::{Receiver, key};
+use crate::exactly_once::receiver::{Receiver, key};
 
 impl Database {
     /// The effect, with the completion enlisted first; not yet committed.

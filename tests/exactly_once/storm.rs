@@ -8,7 +8,7 @@ use tokio::task::JoinSet;
 use tower_webhook::{HandlerError, WebhookEvent};
 
 use super::database::Database;
-use crate::receiver::Receiver;
+use crate::exactly_once::receiver::Receiver;
 use crate::support::checker::{Dice, asked_seed};
 
 const EVENTS: usize = 40;

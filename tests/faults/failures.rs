@@ -117,8 +117,8 @@ async fn row_6_panic_of_a_detached_handler_releases() {
 #[tokio::test]
 async fn inner_error_releases_like_a_failure() {
     let store = MemoryStore::new();
-    let inner = tower::service_fn(|_: axum::http::Request<http_body_util::Full<axum::body::Bytes>>| async {
-        Err::<axum::http::Response<Body>, _>("broken")
+    let inner = tower::service_fn(|_: http::Request<http_body_util::Full<axum::body::Bytes>>| async {
+        Err::<http::Response<Body>, _>("broken")
     });
     let service = tower::Layer::layer(&WebhookLayer::new(scheme(), store.clone()), inner);
     let request = TestSender::new(scheme()).deliver(r#"{"id":"evt_1"}"#).request::<Body>();

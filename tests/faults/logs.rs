@@ -122,7 +122,7 @@ async fn row_50_endings_are_told_once_and_tell_nothing_private() {
     heard.receiver.store.breaks_times(Verb::Complete, Fault::Fail, 3);
     heard.tells(&heard.delivery("evt_2"), "completion_pending").await;
     assert_eq!(heard.receiver.layer.drain_handle().drain(LEASE).await.dropped, 0);
-    assert_eq!(heard.logs.count("the store was told late how the event ended"), 1);
+    assert_eq!(heard.logs.count("the settlement succeeded after retries"), 1);
     heard.check(5);
 }
 

@@ -7,7 +7,7 @@ use tower_webhook::queue::{EventState, Filter, Page, Queue};
 use tower_webhook::rejection::RejectionKind;
 use tower_webhook::{Outcome, WebhookLayer};
 
-use crate::fixture::Fixture;
+use crate::inbox::fixture::Fixture;
 
 #[tokio::test]
 async fn accepted_delivery_is_answered_before_its_handler_runs() {

@@ -13,7 +13,7 @@ use tower_webhook::store::Hold;
 use tower_webhook::worker::RetryPolicy;
 use tower_webhook::{EventKey, HandlerError, WebhookEvent, Worker};
 
-use crate::fixture::Fixture;
+use crate::inbox::fixture::Fixture;
 
 type Runs = Arc<Mutex<Vec<(String, u32)>>>;
 
@@ -233,7 +233,7 @@ struct Unready {
     panics: bool,
 }
 
-impl tower::Service<axum::http::Request<http_body_util::Full<bytes::Bytes>>> for Unready {
+impl tower::Service<http::Request<http_body_util::Full<bytes::Bytes>>> for Unready {
     type Response = Response;
     type Error = &'static str;
     type Future = futures_util::future::BoxFuture<'static, Result<Response, &'static str>>;
@@ -248,7 +248,7 @@ impl tower::Service<axum::http::Request<http_body_util::Full<bytes::Bytes>>> for
         std::task::Poll::Ready(Err("not ready"))
     }
 
-    fn call(&mut self, request: axum::http::Request<http_body_util::Full<bytes::Bytes>>) -> Self::Future {
+    fn call(&mut self, request: http::Request<http_body_util::Full<bytes::Bytes>>) -> Self::Future {
         let answer = tower::ServiceExt::oneshot(self.inner.clone(), request.map(axum::body::Body::new));
         Box::pin(async move { answer.await.map_err(|never| match never {}) })
     }

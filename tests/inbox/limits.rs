@@ -8,7 +8,7 @@ use tower_webhook::queue::Queue;
 use tower_webhook::rejection::RejectionKind;
 use tower_webhook::{Outcome, Worker};
 
-use crate::fixture::Fixture;
+use crate::inbox::fixture::Fixture;
 use crate::support::faulty::{Fault, Faulty, Verb};
 
 /// Runs a worker in the background until the test ends it.

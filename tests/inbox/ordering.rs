@@ -8,7 +8,7 @@ use tower_webhook::inbox::OrderSource;
 use tower_webhook::queue::EventState;
 use tower_webhook::{HandlerError, WebhookEvent};
 
-use crate::fixture::Fixture;
+use crate::inbox::fixture::Fixture;
 
 type Runs = Arc<Mutex<Vec<String>>>;
 

@@ -12,7 +12,7 @@ use tower_webhook::queue::EventState;
 use tower_webhook::worker::RetryPolicy;
 use tower_webhook::{Drained, HandlerError, WebhookEvent, Worker};
 
-use crate::fixture::Fixture;
+use crate::inbox::fixture::Fixture;
 use crate::support::faulty::{Fault, Faulty, Verb};
 
 const LEASE: Duration = Duration::from_secs(3);
@@ -29,7 +29,7 @@ struct RunningWorker {
 
 impl RunningWorker {
     /// Gives every event up after `attempts`.
-    async fn start(attempts: u32, answer: fn(usize) -> Response) -> Self {
+    fn start(attempts: u32, answer: fn(usize) -> Response) -> Self {
         let runs = Arc::new(Mutex::new(0));
         let counted = runs.clone();
         let handler = async move |_: WebhookEvent| {
@@ -83,7 +83,7 @@ fn flaky(run: usize) -> Response {
 
 #[tokio::test(start_paused = true)]
 async fn outage_is_waited_out() {
-    let running = RunningWorker::start(3, done).await;
+    let running = RunningWorker::start(3, done);
     running.inbox.breaks(Verb::Lease, Fault::Fail);
     running.fixture.accepts(&running.fixture.event("evt_1")).await;
     seconds(60).await;
@@ -98,7 +98,7 @@ async fn outage_is_waited_out() {
 
 #[tokio::test(start_paused = true)]
 async fn completion_that_fails_is_asked_for_until_it_is_stored_and_the_event_not_run_again() {
-    let running = RunningWorker::start(3, done).await;
+    let running = RunningWorker::start(3, done);
     running.inbox.breaks(Verb::Complete, Fault::Fail);
     running.fixture.accepts(&running.fixture.event("evt_1")).await;
     seconds(60).await;
@@ -112,7 +112,7 @@ async fn completion_that_fails_is_asked_for_until_it_is_stored_and_the_event_not
 #[tokio::test(start_paused = true)]
 async fn burial_that_fails_is_told_once_and_when_it_is_stored() {
     for answer in [permanent, |_| HandlerError::transient("no such account").into_response()] {
-        let running = RunningWorker::start(1, answer).await;
+        let running = RunningWorker::start(1, answer);
         running.inbox.breaks(Verb::Bury, Fault::Fail);
         running.fixture.accepts(&running.fixture.event("evt_1")).await;
         seconds(60).await;
@@ -129,7 +129,7 @@ async fn burial_that_fails_is_told_once_and_when_it_is_stored() {
 /// Longer than the lease, so that the event is leased again before the store was told.
 #[tokio::test(start_paused = true)]
 async fn permanent_failure_stays_one_however_long_the_store_is_away() {
-    let running = RunningWorker::start(3, permanent).await;
+    let running = RunningWorker::start(3, permanent);
     for verb in [Verb::Bury, Verb::Renew] {
         running.inbox.breaks(verb, Fault::Fail);
     }
@@ -146,7 +146,7 @@ async fn permanent_failure_stays_one_however_long_the_store_is_away() {
 
 #[tokio::test(start_paused = true)]
 async fn reason_of_a_failed_attempt_is_kept_though_the_store_was_away() {
-    let running = RunningWorker::start(3, flaky).await;
+    let running = RunningWorker::start(3, flaky);
     running.inbox.breaks(Verb::Retry, Fault::Fail);
     running.fixture.accepts(&running.fixture.event("evt_1")).await;
     seconds(30).await;
@@ -161,7 +161,7 @@ async fn reason_of_a_failed_attempt_is_kept_though_the_store_was_away() {
 
 #[tokio::test(start_paused = true)]
 async fn lost_reply_to_a_retry_is_no_second_failure() {
-    let running = RunningWorker::start(3, flaky).await;
+    let running = RunningWorker::start(3, flaky);
     running.inbox.breaks_times(Verb::Retry, Fault::LoseReply, 1);
     running.fixture.accepts(&running.fixture.event("evt_1")).await;
     seconds(20).await;
@@ -172,7 +172,7 @@ async fn lost_reply_to_a_retry_is_no_second_failure() {
 /// A shutdown in the middle of a lease.
 #[tokio::test(start_paused = true)]
 async fn what_was_leased_during_the_shutdown_is_waited_for() {
-    let running = RunningWorker::start(3, done).await;
+    let running = RunningWorker::start(3, done);
     tokio::task::yield_now().await;
     running.inbox.breaks(Verb::Lease, Fault::HoldReply);
     let leases = running.inbox.calls(Verb::Lease);
@@ -208,7 +208,7 @@ async fn failed_acceptance_is_a_503() {
 
 #[tokio::test(start_paused = true)]
 async fn event_whose_only_lease_got_lost_is_run_before_it_dies() {
-    let running = RunningWorker::start(1, done).await;
+    let running = RunningWorker::start(1, done);
     running.inbox.breaks(Verb::Lease, Fault::LoseReply);
     running.fixture.accepts(&running.fixture.event("evt_1")).await;
     while running.fixture.kept("evt_1").await.attempts < 3 {
@@ -226,7 +226,7 @@ async fn event_whose_only_lease_got_lost_is_run_before_it_dies() {
 #[tokio::test(start_paused = true)]
 async fn event_whose_start_got_lost_with_everything_else_is_run_before_it_dies() {
     for fault in [Fault::LoseReply, Fault::HoldReply] {
-        let running = RunningWorker::start(1, done).await;
+        let running = RunningWorker::start(1, done);
         running.inbox.breaks(Verb::Start, fault);
         for verb in [Verb::Release, Verb::Renew] {
             running.inbox.breaks(verb, Fault::Fail);
@@ -246,7 +246,7 @@ async fn event_whose_start_got_lost_with_everything_else_is_run_before_it_dies()
 #[tokio::test(start_paused = true)]
 async fn last_attempt_waits_for_its_start_to_be_noted_down() {
     for fault in [Fault::Fail, Fault::LoseReply, Fault::Hang] {
-        let running = RunningWorker::start(1, done).await;
+        let running = RunningWorker::start(1, done);
         running.inbox.breaks(Verb::Start, fault);
         running.fixture.accepts(&running.fixture.event("evt_1")).await;
         running.inbox.called(Verb::Start, 1).await;
@@ -262,7 +262,7 @@ async fn last_attempt_waits_for_its_start_to_be_noted_down() {
 
 #[tokio::test(start_paused = true)]
 async fn attempts_that_are_not_the_last_cost_no_start() {
-    let running = RunningWorker::start(2, flaky).await;
+    let running = RunningWorker::start(2, flaky);
     running.fixture.accepts(&running.fixture.event("evt_1")).await;
     seconds(30).await;
     assert_eq!(running.inbox.calls(Verb::Start), 1, "before the second of two");

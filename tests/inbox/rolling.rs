@@ -6,7 +6,7 @@ use axum::http::StatusCode;
 use tower_webhook::rejection::RejectionKind;
 use tower_webhook::{Outcome, WebhookLayer};
 
-use crate::fixture::Fixture;
+use crate::inbox::fixture::Fixture;
 use crate::support::handler::Handler;
 use crate::support::{NOW, scheme};
 

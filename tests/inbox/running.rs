@@ -12,7 +12,7 @@ use tower_webhook::inbox::Inbox;
 use tower_webhook::queue::{EventState, Queue};
 use tower_webhook::{WebhookEvent, WebhookLayer};
 
-use crate::fixture::Fixture;
+use crate::inbox::fixture::Fixture;
 
 /// Id, type, attempt, label of the secret, when it was signed and received, and what of it is authenticated.
 type Facts = (String, Option<String>, Option<u32>, String, Option<SystemTime>, SystemTime, [bool; 2]);
@@ -199,10 +199,10 @@ async fn what_outlasts_the_grace_is_dropped_and_put_back_uncounted() {
 async fn any_tower_service_can_be_driven() {
     let fixture = Fixture::new();
     fixture.accepts(&fixture.event("evt_1")).await;
-    let service = tower::service_fn(|request: axum::http::Request<http_body_util::Full<Bytes>>| async move {
+    let service = tower::service_fn(|request: http::Request<http_body_util::Full<Bytes>>| async move {
         let event = request.extensions().get::<WebhookEvent>().expect("an event");
         assert_eq!((event.id(), request.uri().path()), ("evt_1", "/webhooks"));
-        let mut response = axum::http::Response::new(());
+        let mut response = http::Response::new(());
         *response.status_mut() = StatusCode::NO_CONTENT;
         Ok::<_, std::convert::Infallible>(response)
     });

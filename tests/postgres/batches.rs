@@ -4,7 +4,7 @@ use futures_util::future::{join, join_all, join3};
 use tower_webhook::EventKey;
 use tower_webhook::store::{Claim, ClaimRequest, ClaimToken, Completion, Fingerprint, Hold, Store, StoreErrorKind};
 
-use crate::fixture::{Fixture, WEEK, eventually, key, run_on, shared};
+use crate::postgres::fixture::{Fixture, WEEK, eventually, key, run_on, shared};
 use crate::support::proxy::{Proxy, Weather};
 
 const FRESH: Claim = Claim::Fresh { attempt: Some(1) };
@@ -128,7 +128,7 @@ async fn key_that_an_open_transaction_inserts_is_in_flight_and_delays_no_other()
 /// A claim that is on its way when whoever asked for it leaves. The proxy holds the reply back.
 async fn leave_during(fixture: &Fixture, proxy: &Proxy, key: &EventKey) {
     // Prepares the statements on every connection, so that what follows is one request: keys are spread over connections.
-    for warm in (0..16).map(|n| crate::fixture::key(&format!("warm {n}"))) {
+    for warm in (0..16).map(|n| crate::postgres::fixture::key(&format!("warm {n}"))) {
         assert_eq!(fixture.store.claim(&fixture.claim(&warm, token(9))).await.expect("an answer"), FRESH);
         assert_eq!(fixture.store.renew(&fixture.claim(&warm, token(9))).await.expect("an answer"), Hold::Held);
     }

@@ -6,8 +6,8 @@ use std::time::Duration;
 use tower_webhook::queue::Queue;
 use tower_webhook::store::{PostgresStore, PostgresStoreBuilder};
 
-use crate::fixture::{Fixture, eventually, key};
-use crate::inbox::queue::{KEPT, accept};
+use crate::postgres::fixture::{Fixture, eventually, key};
+use crate::postgres::inbox::queue::{KEPT, accept};
 use crate::support::extremes::{NoPanics, TIMES, in_time, try_verbs};
 
 /// What the builder takes for one: it counts in milliseconds.
@@ -67,7 +67,7 @@ async fn purge_interval_is_refused_or_every_verb_works() {
     for time in times() {
         let (_fixture, builder) = store(false).await;
         let what = format!("purge_every({time:?})");
-        let built = builder.deadline(crate::fixture::PATIENCE).expect("a deadline").purge_every(time);
+        let built = builder.deadline(crate::postgres::fixture::PATIENCE).expect("a deadline").purge_every(time);
         assert_eq!(built.is_ok(), time >= MILLISECOND, "{what}");
         if let Ok(builder) = built {
             try_verbs(&what, &builder.build(), true).await;
@@ -82,7 +82,11 @@ async fn every_verb_works_however_long_bodies_are_kept() {
     for time in times() {
         let (_fixture, builder) = store(false).await;
         let what = format!("keep_completed_bodies({time:?})");
-        let store = builder.deadline(crate::fixture::PATIENCE).expect("a deadline").keep_completed_bodies(time).build();
+        let store = builder
+            .deadline(crate::postgres::fixture::PATIENCE)
+            .expect("a deadline")
+            .keep_completed_bodies(time)
+            .build();
         try_verbs(&what, &store, true).await;
         in_time(&what, store.purge()).await.expect("a purge");
         panics.end(&what);

@@ -10,7 +10,7 @@ use tower_webhook::EventKey;
 use tower_webhook::store::{Claim, ClaimRequest, Ending, Enlistment, Hold, PostgresStore, Store, StoreFuture};
 use tower_webhook::testing::conformance::{self, Harness};
 
-use crate::fixture::{Fixture, patient, pooler, shared, shift};
+use crate::postgres::fixture::{Fixture, patient, pooler, shared, shift};
 use crate::support::checker::asked_seed;
 
 /// A new table for every check. Time passes by shifting what is in it.

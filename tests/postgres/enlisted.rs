@@ -8,7 +8,7 @@ use tower_webhook::store::{
     Claim, ClaimRequest, ClaimToken, Completion, Dialect, Hold, PostgresStore, Store, StoreErrorKind,
 };
 
-use crate::fixture::{Fixture, LEASE, WEEK, key, run_on, shared};
+use crate::postgres::fixture::{Fixture, LEASE, WEEK, key, run_on, shared};
 
 const FRESH: Claim = Claim::Fresh { attempt: Some(1) };
 const IN_FLIGHT: Claim = Claim::InFlight { same_body: true };

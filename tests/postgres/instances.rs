@@ -4,7 +4,7 @@ use futures_util::future::join_all;
 use tower_webhook::EventKey;
 use tower_webhook::store::{Claim, ClaimRequest, ClaimToken, Completion, Hold, PostgresStore, Store};
 
-use crate::fixture::{Fixture, WEEK, key};
+use crate::postgres::fixture::{Fixture, WEEK, key};
 
 /// Whether the claim was won.
 pub(crate) async fn wins(store: &PostgresStore, key: &EventKey) -> bool {

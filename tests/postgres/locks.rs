@@ -14,9 +14,9 @@ use tower_webhook::store::{BreakerStore, Claim, ClaimToken, Completion, Hold, Po
 use tower_webhook::testing::TestSender;
 use tower_webhook::{EventKey, Outcome, WebhookLayer};
 
-use crate::fixture::{Fixture, PATIENCE, WEEK, eventually, key, run_on};
-use crate::instances::wins;
-use crate::receiver::{Receiver, assert_unavailable};
+use crate::postgres::fixture::{Fixture, PATIENCE, WEEK, eventually, key, run_on};
+use crate::postgres::instances::wins;
+use crate::postgres::receiver::{Receiver, assert_unavailable};
 use crate::support::logs::Logs;
 use crate::support::servers::pgbouncer::Pgbouncer;
 use crate::support::servers::postgres::{PostgresServer, Settings};

@@ -15,7 +15,7 @@ use tower_webhook::store::{Claim, ClaimRequest, ClaimToken, Completion, Hold, Po
 use tower_webhook::testing::TestSender;
 use tower_webhook::{HandlerError, Outcome, WebhookEvent, WebhookLayer};
 
-use crate::fixture::{Fixture, LEASE, PATIENCE, WEEK, eventually, key, run_on, shared};
+use crate::postgres::fixture::{Fixture, LEASE, PATIENCE, WEEK, eventually, key, run_on, shared};
 use crate::support::logs::Logs;
 use crate::support::scheme;
 use crate::support::servers::postgres::{PostgresServer, Settings};

@@ -6,8 +6,8 @@ use axum::http::StatusCode;
 use tower_webhook::Outcome;
 use tower_webhook::store::{Claim, ClaimRequest, ClaimToken, Store, StoreErrorKind};
 
-use crate::fixture::{Fixture, WEEK, eventually, key, run_on, shared};
-use crate::receiver::{Receiver, assert_unavailable};
+use crate::postgres::fixture::{Fixture, WEEK, eventually, key, run_on, shared};
+use crate::postgres::receiver::{Receiver, assert_unavailable};
 use crate::support::proxy::{Proxy, Weather};
 use crate::support::servers::postgres::PostgresServer;
 

@@ -17,9 +17,9 @@ use tower_webhook::store::{Claim, ClaimRequest, ClaimToken, Completion, Hold, Po
 use tower_webhook::testing::{TestSender, conformance};
 use tower_webhook::{HandlerError, Outcome, WebhookEvent, WebhookLayer, Worker};
 
-use crate::conformance::Tables;
-use crate::fixture::{Fixture, LEASE, PATIENCE, WEEK, eventually, key, patient, pooler, run_on, shared};
-use crate::receiver::{Receiver, assert_unavailable};
+use crate::postgres::conformance::Tables;
+use crate::postgres::fixture::{Fixture, LEASE, PATIENCE, WEEK, eventually, key, patient, pooler, run_on, shared};
+use crate::postgres::receiver::{Receiver, assert_unavailable};
 use crate::support::logs::Logs;
 use crate::support::scheme;
 use crate::support::servers::pgbouncer::{Pgbouncer, SESSIONS};

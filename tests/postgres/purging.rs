@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use tower_webhook::store::{Claim, ClaimRequest, ClaimToken, Completion, Hold, PostgresStore, Store};
 
-use crate::fixture::{Fixture, LEASE, WEEK, eventually, key, run_on, shared};
+use crate::postgres::fixture::{Fixture, LEASE, WEEK, eventually, key, run_on, shared};
 
 /// Rows of every kind: what is expired of them is three times `rows`.
 async fn fill(fixture: &Fixture, rows: u32) {

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use sqlx::{PgPool, Row};
 use tower_webhook::store::PostgresStore;
 
-use crate::fixture::Fixture;
+use crate::postgres::fixture::Fixture;
 use crate::support::audited::Audited;
 pub(crate) use crate::support::audited::assert_unavailable;
 use crate::support::checker::Ledger;

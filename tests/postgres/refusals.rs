@@ -5,8 +5,8 @@ use sqlx::{AssertSqlSafe, Connection, PgConnection};
 use tower_webhook::store::{Claim, ClaimRequest, ClaimToken, Store};
 use tower_webhook::{EventKey, Outcome};
 
-use crate::fixture::{Fixture, LEASE, eventually, key, run_on};
-use crate::receiver::{Receiver, assert_unavailable};
+use crate::postgres::fixture::{Fixture, LEASE, eventually, key, run_on};
+use crate::postgres::receiver::{Receiver, assert_unavailable};
 use crate::support::servers::postgres::{PostgresServer, Settings};
 
 /// Every change of a row fails with this SQLSTATE, this many times.

@@ -3,8 +3,8 @@
 use futures_util::future::join_all;
 use tower_webhook::Outcome;
 
-use crate::fixture::{eventually, key};
-use crate::receiver::{Receiver, assert_unavailable};
+use crate::postgres::fixture::{eventually, key};
+use crate::postgres::receiver::{Receiver, assert_unavailable};
 use crate::support::servers::postgres::PostgresServer;
 
 #[tokio::test]

@@ -16,12 +16,12 @@ use tower_webhook::testing::TestSender;
 use tower_webhook::testing::conformance::{self, Harness};
 use tower_webhook::{HandlerError, Outcome, WebhookEvent, WebhookLayer};
 
-use crate::fixture::{Fixture, LEASE, WEEK, eventually, key, shared};
-use crate::inbox::queue::{ACCEPTED, KEPT, accept, accept_ordered, complete, lease_one, stored_request};
-use crate::migrations::{missing, shape, table_of_version_1};
+use crate::postgres::fixture::{Fixture, LEASE, WEEK, eventually, key, shared};
+use crate::postgres::inbox::queue::{ACCEPTED, KEPT, accept, accept_ordered, complete, lease_one, stored_request};
+use crate::postgres::migrations::{missing, shape, table_of_version_1};
+use crate::postgres::version_1::Version1;
 use crate::support::scheme;
 use crate::support::servers::postgres::{PostgresServer, Settings};
-use crate::version_1::Version1;
 
 /// A receiver whose handler of `slow` keeps the transaction open that completes its event, until it is told.
 fn receiver(store: impl Store + Clone, fixture: &Fixture, entered: &Arc<Notify>, go: &Arc<Notify>) -> Router {
@@ -204,7 +204,7 @@ async fn order_holds_across_releases() {
 
     let leased = old.lease(9, LEASE).await;
     assert_eq!(leased.iter().map(|leased| &leased.key).collect::<Vec<_>>(), [&first]);
-    assert!(crate::inbox::queue::lease(new, 9).await.is_empty(), "one at a time");
+    assert!(crate::postgres::inbox::queue::lease(new, 9).await.is_empty(), "one at a time");
     let done = Completion::succeeded("200 OK", WEEK);
     let claim = ClaimRequest::new(&first, leased[0].token, LEASE);
     assert_eq!(old.complete(&claim, &done).await.expect("an answer"), Hold::Held);

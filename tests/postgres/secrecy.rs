@@ -5,8 +5,8 @@ use std::fmt::Write;
 
 use tower_webhook::store::{ClaimRequest, ClaimToken, PostgresStore, Store, StoreError};
 
-use crate::fixture::{PATIENCE, WEEK, key};
-use crate::receiver::{Receiver, assert_unavailable};
+use crate::postgres::fixture::{PATIENCE, WEEK, key};
+use crate::postgres::receiver::{Receiver, assert_unavailable};
 use crate::support::logs::Logs;
 use crate::support::servers::postgres::{PostgresServer, Settings};
 

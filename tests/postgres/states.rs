@@ -4,7 +4,7 @@ use sqlx::{AssertSqlSafe, Column, Row, ValueRef};
 use tower_webhook::queue::{Filter, Queue};
 use tower_webhook::store::{PostgresStore, Store};
 
-use crate::fixture::{Fixture, patient};
+use crate::postgres::fixture::{Fixture, patient};
 use crate::support::states::{Found, INLINE, LEASE, Past, QUEUED, StateTable, bring_inline, bring_queued, key, lease};
 
 /// A store that keeps the bodies of completed events for as long as the event's past says.

@@ -9,7 +9,7 @@ use tower_webhook::ConfigErrorKind;
 use tower_webhook::store::postgres::SCHEMA_SQL;
 use tower_webhook::store::{Claim, ClaimRequest, ClaimToken, Completion, Fingerprint, Hold, PostgresStore, Store};
 
-use crate::fixture::{Fixture, LEASE, WEEK, key, run_on, shared};
+use crate::postgres::fixture::{Fixture, LEASE, WEEK, key, run_on, shared};
 
 const FRESH: Claim = Claim::Fresh { attempt: Some(1) };
 

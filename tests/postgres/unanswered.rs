@@ -4,8 +4,8 @@ use futures_util::future::{join, join_all};
 use tower_webhook::EventKey;
 use tower_webhook::store::{Claim, ClaimRequest, ClaimToken, Completion, Hold, PostgresStore, Store};
 
-use crate::fixture::{Fixture, WEEK, eventually, key};
-use crate::inbox::queue::{ACCEPTED, KEPT, accept, try_accept};
+use crate::postgres::fixture::{Fixture, WEEK, eventually, key};
+use crate::postgres::inbox::queue::{ACCEPTED, KEPT, accept, try_accept};
 use crate::support::servers::postgres::{PostgresServer, Settings};
 
 /// How many connections the documentation of the store names, at the most: for claims, and for whatever ends them.

@@ -403,7 +403,7 @@ async fn retention_outlasts_every_signature() {
 #[tokio::test]
 async fn store_can_be_chosen_at_run_time() {
     let store = {
-        let chosen: std::sync::Arc<dyn tower_webhook::store::Store> = std::sync::Arc::new(MemoryStore::new());
+        let chosen: Arc<dyn tower_webhook::store::Store> = Arc::new(MemoryStore::new());
         chosen
     };
     let app: Router = Router::new().route("/webhooks", post(|| async {})).layer(WebhookLayer::new(scheme(), store));

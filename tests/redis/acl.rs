@@ -9,9 +9,9 @@ use tower_webhook::Outcome;
 use tower_webhook::store::{Claim, ClaimRequest, ClaimToken, Completion, Hold, RedisStore, Store};
 use tower_webhook::testing::conformance;
 
-use crate::fixture::{Fixture, PATIENT, pool_of, store};
-use crate::inbox::fixture::InboxFixture;
-use crate::receiver::{Receiver, eventually, key};
+use crate::redis::fixture::{Fixture, PATIENT, pool_of, store};
+use crate::redis::inbox::fixture::InboxFixture;
+use crate::redis::receiver::{Receiver, eventually, key};
 use crate::support::checker::Ledger;
 use crate::support::servers::redis::{RedisCluster, RedisServer};
 

@@ -10,8 +10,8 @@ use tokio::task::AbortHandle;
 use tower_webhook::queue::{Change, Filter, LeaseRequest, Queue, StoredRequest};
 use tower_webhook::store::{Claim, ClaimRequest, ClaimToken, Completion, Hold, RedisStore, Store, StoreErrorKind};
 
-use crate::fixture::pool_of;
-use crate::receiver::{eventually, key};
+use crate::redis::fixture::pool_of;
+use crate::redis::receiver::{eventually, key};
 use crate::support::logs::Logs;
 use crate::support::proxy::{Proxy, Weather};
 use crate::support::servers::redis::RedisServer;

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use tower_webhook::store::RedisStore;
 
-use crate::fixture::{PATIENT, pool};
+use crate::redis::fixture::{PATIENT, pool};
 use crate::support::extremes::{COUNTS, NoPanics, TIMES, try_verbs};
 use crate::support::servers::redis::RedisServer;
 

@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use tower_webhook::store::{RedisStore, StoreErrorKind};
 
-use crate::fixture::{PATIENT, cluster_pool, pool, pool_of, store};
-use crate::old_server::OldServer;
+use crate::redis::fixture::{PATIENT, cluster_pool, pool, pool_of, store};
+use crate::redis::old_server::OldServer;
 use crate::support::logs::Logs;
 use crate::support::servers::redis::{RedisCluster, RedisServer};
 

@@ -8,8 +8,8 @@ use std::time::Duration;
 use tower_webhook::store::{Claim, ClaimRequest, ClaimToken, Completion, Hold, RedisStore, Store};
 use tower_webhook::{EventKey, Outcome};
 
-use crate::fixture::{PATIENT, cluster_pool, store};
-use crate::receiver::{Receiver, assert_unavailable};
+use crate::redis::fixture::{PATIENT, cluster_pool, store};
+use crate::redis::receiver::{Receiver, assert_unavailable};
 use crate::support::servers::redis::{RedisCluster, RedisServer};
 
 const LEASE: Duration = Duration::from_secs(30);

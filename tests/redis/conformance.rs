@@ -3,8 +3,8 @@
 use tokio::task::JoinSet;
 use tower_webhook::testing::conformance;
 
-use crate::fixture::{Fixture, cluster_pool, pool, pool_of};
-use crate::old_server::OldServer;
+use crate::redis::fixture::{Fixture, cluster_pool, pool, pool_of};
+use crate::redis::old_server::OldServer;
 use crate::support::checker::asked_seed;
 use crate::support::servers::redis::{RedisCluster, RedisServer};
 

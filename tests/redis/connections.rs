@@ -14,8 +14,8 @@ use tokio::sync::watch;
 use tower_webhook::store::{Claim, ClaimRequest, ClaimToken, Hold, RedisStore, Store, StoreErrorKind};
 use tower_webhook::{EventKey, Outcome};
 
-use crate::fixture::{PATIENT, pool, pool_of, store};
-use crate::receiver::{Receiver, assert_unavailable, key};
+use crate::redis::fixture::{PATIENT, pool, pool_of, store};
+use crate::redis::receiver::{Receiver, assert_unavailable, key};
 use crate::support::servers::redis::RedisServer;
 
 const LEASE: Duration = Duration::from_secs(30);

@@ -3,8 +3,8 @@
 use axum::http::StatusCode;
 use tower_webhook::Outcome;
 
-use crate::fixture::{pool, store};
-use crate::receiver::{Receiver, eventually};
+use crate::redis::fixture::{pool, store};
+use crate::redis::receiver::{Receiver, eventually};
 use crate::support::checker::{Dice, Ledger};
 use crate::support::servers::redis::RedisServer;
 

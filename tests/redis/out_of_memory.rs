@@ -5,9 +5,9 @@ use std::time::Duration;
 use tower_webhook::Outcome;
 use tower_webhook::store::{Claim, ClaimRequest, ClaimToken, Completion, Hold, RedisStore, Store};
 
-use crate::fixture::{PATIENT, cluster_pool, pool, pool_of, store};
-use crate::old_server::OldServer;
-use crate::receiver::{Receiver, assert_refused, assert_unavailable, key};
+use crate::redis::fixture::{PATIENT, cluster_pool, pool, pool_of, store};
+use crate::redis::old_server::OldServer;
+use crate::redis::receiver::{Receiver, assert_refused, assert_unavailable, key};
 use crate::support::servers::redis::{RedisCluster, RedisServer};
 
 const LEASE: Duration = Duration::from_secs(30);

@@ -5,8 +5,8 @@ use std::time::{Duration, Instant};
 use axum::http::StatusCode;
 use tower_webhook::Outcome;
 
-use crate::fixture::{pool, pool_of, store};
-use crate::receiver::{Receiver, assert_unavailable, eventually};
+use crate::redis::fixture::{pool, pool_of, store};
+use crate::redis::receiver::{Receiver, assert_unavailable, eventually};
 use crate::support::proxy::{Proxy, Weather};
 use crate::support::servers::redis::RedisServer;
 

@@ -8,7 +8,7 @@ use std::time::Duration;
 use tower_webhook::store::redis::RedisPool;
 use tower_webhook::store::{ClaimRequest, ClaimToken, RedisStore, Store, StoreErrorKind};
 
-use crate::fixture::{PATIENT, pool, store};
+use crate::redis::fixture::{PATIENT, pool, store};
 use crate::support::audited::Audited;
 pub(crate) use crate::support::audited::assert_unavailable;
 

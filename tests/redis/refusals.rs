@@ -8,8 +8,8 @@ use tokio::task::spawn_blocking;
 use tower_webhook::Outcome;
 use tower_webhook::rejection::RejectionKind;
 
-use crate::fixture::{pool, store};
-use crate::receiver::{Receiver, assert_refused, assert_unavailable, eventually};
+use crate::redis::fixture::{pool, store};
+use crate::redis::receiver::{Receiver, assert_refused, assert_unavailable, eventually};
 use crate::support::servers::redis::RedisServer;
 
 #[tokio::test(flavor = "multi_thread")]

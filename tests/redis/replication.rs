@@ -6,8 +6,8 @@ use axum::http::StatusCode;
 use tower_webhook::Outcome;
 use tower_webhook::store::{ClaimRequest, ClaimToken, Completion, Hold, RedisStore, Store, StoreErrorKind};
 
-use crate::fixture::{PATIENT, pool, pool_of, store};
-use crate::receiver::{Receiver, assert_unavailable, eventually, key};
+use crate::redis::fixture::{PATIENT, pool, pool_of, store};
+use crate::redis::receiver::{Receiver, assert_unavailable, eventually, key};
 use crate::support::checker::Ledger;
 use crate::support::servers::redis::RedisServer;
 

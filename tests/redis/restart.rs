@@ -2,7 +2,7 @@
 
 use tower_webhook::Outcome;
 
-use crate::receiver::Receiver;
+use crate::redis::receiver::Receiver;
 use crate::support::servers::redis::RedisServer;
 
 /// The documentation says so.

@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use tower_webhook::store::{ClaimRequest, ClaimToken, RedisStore, Store};
 
-use crate::fixture::pool_of;
-use crate::receiver::{Receiver, assert_unavailable, key};
+use crate::redis::fixture::pool_of;
+use crate::redis::receiver::{Receiver, assert_unavailable, key};
 use crate::support::logs::Logs;
 use crate::support::servers::redis::RedisServer;
 

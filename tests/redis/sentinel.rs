@@ -4,7 +4,7 @@ use deadpool_redis::Runtime;
 use deadpool_redis::sentinel::{Config, Pool, SentinelServerType};
 use tower_webhook::Outcome;
 
-use crate::receiver::Receiver;
+use crate::redis::receiver::Receiver;
 use crate::support::servers::redis::RedisServer;
 
 pub(crate) fn pool(sentinel: &RedisServer) -> Pool {

@@ -6,7 +6,7 @@ use tower_webhook::queue::{Filter, LeaseRequest, Queue};
 use tower_webhook::store::RedisStore;
 use tower_webhook::testing::conformance::Harness;
 
-use crate::fixture::{Fixture, PATIENT, pool};
+use crate::redis::fixture::{Fixture, PATIENT, pool};
 use crate::support::servers::redis::RedisServer;
 use crate::support::states::{
     Found, INLINE, LEASE, Past, QUEUED, StateTable, bring_inline, bring_queued, key, lease, quoted,

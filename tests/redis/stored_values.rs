@@ -5,7 +5,7 @@ use std::time::Duration;
 use tower_webhook::EventKey;
 use tower_webhook::store::{Claim, ClaimRequest, ClaimToken, Completion, Hold, RedisStore, Store, StoreErrorKind};
 
-use crate::fixture::{PATIENT, pool, store};
+use crate::redis::fixture::{PATIENT, pool, store};
 use crate::support::servers::redis::RedisServer;
 
 const LEASE: Duration = Duration::from_secs(30);

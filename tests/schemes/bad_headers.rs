@@ -3,8 +3,8 @@
 use axum::http::Request;
 use tower_webhook::rejection::RejectionKind::{MalformedSignature, MissingSignature, RepeatedSignature};
 
-use crate::endpoint::{Endpoint, add, header, request, set, unsigned};
-use crate::preset::{PRESETS, Preset};
+use crate::schemes::endpoint::{Endpoint, add, header, request, set, unsigned};
+use crate::schemes::preset::{PRESETS, Preset};
 
 /// Asserts that it is refused as unsigned.
 async fn refused_as_unsigned(preset: &Preset, sent: Request<axum::body::Bytes>, what: &str) {

@@ -4,7 +4,7 @@ use tower_webhook::scheme::{self, Scheme, Template};
 use tower_webhook::{ConfigError, ConfigErrorKind};
 
 use crate::examples::schemes::{Given, SchemeError, scheme as by_name};
-use crate::preset::{ED25519_PUBLIC, P256_PUBLIC, PRESETS, SECRET, SIGNING_TOKEN, URL, VERIFY_TOKEN};
+use crate::schemes::preset::{ED25519_PUBLIC, P256_PUBLIC, PRESETS, SECRET, SIGNING_TOKEN, URL, VERIFY_TOKEN};
 
 type Constructor = fn(&str) -> Result<Template, ConfigError>;
 

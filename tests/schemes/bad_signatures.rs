@@ -4,9 +4,9 @@ use axum::body::Bytes;
 use axum::http::Request;
 use tower_webhook::scheme::{Algorithm, Encoding};
 
-use crate::endpoint::{Endpoint, header, request, set};
-use crate::preset::{PRESETS, Preset};
-use crate::signing::{ByHand, spell, unspell};
+use crate::schemes::endpoint::{Endpoint, header, request, set};
+use crate::schemes::preset::{PRESETS, Preset};
+use crate::schemes::signing::{ByHand, spell, unspell};
 
 /// Presets whose signature is in a header.
 fn in_headers() -> impl Iterator<Item = (&'static Preset, &'static str)> {

@@ -4,9 +4,9 @@ use axum::body::Bytes;
 use axum::http::Request;
 use tower_webhook::rejection::RejectionKind::{self, Early, MalformedSignature, Stale};
 
-use crate::endpoint::{Endpoint, delivery_at};
-use crate::preset::{PRESETS, Preset};
-use crate::signing::ByHand;
+use crate::schemes::endpoint::{Endpoint, delivery_at};
+use crate::schemes::preset::{PRESETS, Preset};
+use crate::schemes::signing::ByHand;
 use crate::support::NOW;
 
 fn timestamped() -> impl Iterator<Item = (&'static Preset, u64)> {
@@ -54,7 +54,7 @@ async fn accepted_delivery_is_refused_once_it_is_stale() {
 #[tokio::test]
 async fn zooms_retry_with_its_first_signature_needs_a_wider_tolerance() {
     let two_hours = std::time::Duration::from_secs(2 * 3600);
-    let wider = tower_webhook::scheme::zoom(crate::preset::SECRET).expect("a secret").tolerance(two_hours);
+    let wider = tower_webhook::scheme::zoom(crate::schemes::preset::SECRET).expect("a secret").tolerance(two_hours);
     let (preset, last_retry) = (Preset::named("zoom"), NOW - 85 * 60);
     assert_eq!(Endpoint::preset("zoom").refuses(signed_at(&preset, last_retry), 401, "five minutes").await, Stale);
     Endpoint::new(wider).accepts(signed_at(&preset, last_retry), "two hours").await;
@@ -148,7 +148,7 @@ async fn linears_unsigned_timestamp_header_is_ignored() {
     let preset = Preset::named("linear");
     for (unix, accepted) in [(NOW, true), (NOW - 61, false)] {
         let mut sent = signed_at(&preset, unix);
-        crate::endpoint::set(&mut sent, "linear-timestamp", format!("{NOW}000"));
+        crate::schemes::endpoint::set(&mut sent, "linear-timestamp", format!("{NOW}000"));
         match accepted {
             true => drop(Endpoint::preset("linear").accepts(sent, "fresh").await),
             false => drop(Endpoint::preset("linear").refuses(sent, 401, "stale").await),

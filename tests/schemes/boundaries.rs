@@ -11,11 +11,11 @@ use tower_webhook::Outcome;
 use tower_webhook::scheme::{self, Tolerance};
 use tower_webhook::testing::{ManualClock, TestSender};
 
-use crate::endpoint::{Endpoint, header, request, set};
-use crate::preset::{ED25519_PUBLIC, P256_PRIVATE, P256_PUBLIC, Preset, SECRET, URL};
-use crate::standard::HMAC;
+use crate::schemes::endpoint::{Endpoint, header, request, set};
+use crate::schemes::preset::{ED25519_PUBLIC, P256_PRIVATE, P256_PUBLIC, Preset, SECRET, URL};
+use crate::schemes::standard::HMAC;
+use crate::schemes::twilio::{HOOK, over, sent};
 use crate::support::NOW;
-use crate::twilio::{HOOK, over, sent};
 
 /// The layer refuses it, or knows the event already.
 async fn is_no_new_event(endpoint: &Endpoint, cut: Request<Bytes>, what: &str) {

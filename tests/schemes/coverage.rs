@@ -10,10 +10,10 @@ use tower_webhook::scheme::{Algorithm, Custom, Encoding, Proof, Scheme};
 use tower_webhook::secrets::{Key, Secrets};
 use tower_webhook::{WebhookEvent, WebhookLayer};
 
-use crate::endpoint::{Endpoint, request, set};
-use crate::preset::{Preset, SECRET};
-use crate::signing::hmac_sha256;
-use crate::twilio::{HOOK, over, sent};
+use crate::schemes::endpoint::{Endpoint, request, set};
+use crate::schemes::preset::{Preset, SECRET};
+use crate::schemes::signing::hmac_sha256;
+use crate::schemes::twilio::{HOOK, over, sent};
 
 const DAY: Duration = Duration::from_secs(24 * 3600);
 const BODY: &[u8] = br#"{"id":"evt_1"}"#;

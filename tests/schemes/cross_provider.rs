@@ -7,9 +7,9 @@ use axum::http::Request;
 use tower_webhook::Outcome;
 use tower_webhook::scheme::{Algorithm, Encoding};
 
-use crate::endpoint::{DELIVERY_ID, Endpoint, SENT_TYPE, header, request, set};
-use crate::preset::{EventType, Id, PRESETS, Preset, named};
-use crate::signing::{ByHand, spell};
+use crate::schemes::endpoint::{DELIVERY_ID, Endpoint, SENT_TYPE, header, request, set};
+use crate::schemes::preset::{EventType, Id, PRESETS, Preset, named};
+use crate::schemes::signing::{ByHand, spell};
 
 /// Signed for the first, taken by the second: they sign the same thing in the same header.
 const SAME: &[(&str, &str)] = &[
@@ -67,7 +67,7 @@ async fn pairs(presets: &[Preset], secret: Option<&str>) -> BTreeSet<(&'static s
             None => request(sender),
             Some(secret) => {
                 let key = match (sender.key, secret.strip_prefix("whsec_")) {
-                    (Encoding::Base64, Some(encoded)) => crate::signing::unspell(Encoding::Base64, encoded),
+                    (Encoding::Base64, Some(encoded)) => crate::schemes::signing::unspell(Encoding::Base64, encoded),
                     _ => secret.as_bytes().to_vec(),
                 };
                 ByHand { key, ..ByHand::of(sender).expect("signed by hand") }.request()

@@ -8,9 +8,9 @@ use tower_webhook::scheme::{Algorithm, Custom, Encoding, Profile, Proof};
 use tower_webhook::secrets::{Key, Secrets};
 use tower_webhook::testing::TestSender;
 
-use crate::endpoint::{Endpoint, set};
-use crate::preset::SECRET;
-use crate::signing::hmac_sha256;
+use crate::schemes::endpoint::{Endpoint, set};
+use crate::schemes::preset::SECRET;
+use crate::schemes::signing::hmac_sha256;
 
 const BODY: &str = r#"{"id":"evt_1"}"#;
 const SIGNATURE: &str = "x-acme-signature";

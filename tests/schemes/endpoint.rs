@@ -13,7 +13,7 @@ use tower_webhook::store::MemoryStore;
 use tower_webhook::testing::{ManualClock, TestDelivery, TestSender};
 use tower_webhook::{Outcome, WebhookEvent, WebhookLayer};
 
-use crate::preset::{EventType, Id, Preset};
+use crate::schemes::preset::{EventType, Id, Preset};
 use crate::support::faulty::Faulty;
 use crate::support::{Answer, NOW};
 

@@ -8,9 +8,9 @@ use tower_webhook::Outcome;
 use tower_webhook::rejection::RejectionKind::{HandshakeRefused, MissingSignature, SignatureMismatch, Stale};
 use tower_webhook::testing::{ManualClock, TestDelivery, TestSender};
 
-use crate::endpoint::{Endpoint, unsigned};
-use crate::preset::{Preset, SECRET, VERIFY_TOKEN};
-use crate::signing::hmac_sha256;
+use crate::schemes::endpoint::{Endpoint, unsigned};
+use crate::schemes::preset::{Preset, SECRET, VERIFY_TOKEN};
+use crate::schemes::signing::hmac_sha256;
 use crate::support::NOW;
 
 const POSTED: &[(&str, &str)] = &[
@@ -56,7 +56,8 @@ async fn stale_handshake_is_refused() {
 #[tokio::test]
 async fn handshake_under_another_secret_is_refused() {
     for (name, body) in POSTED.iter().filter(|(name, _)| *name != "discord") {
-        let other = TestSender::new(crate::preset::named(name, "another secret")).clock(ManualClock::at_unix(NOW));
+        let other =
+            TestSender::new(crate::schemes::preset::named(name, "another secret")).clock(ManualClock::at_unix(NOW));
         Endpoint::preset(name).refuses(other.deliver(*body).request(), 401, name).await;
     }
 }
@@ -118,8 +119,8 @@ async fn zooms_answers_are_no_signatures_of_deliveries() {
         assert_eq!(mac, hex::encode(hmac_sha256(SECRET.as_bytes(), token.as_bytes())));
         for body in ["", token, "{}"] {
             let mut forged = Request::post("/webhooks").body(Bytes::copy_from_slice(body.as_bytes())).unwrap();
-            crate::endpoint::set(&mut forged, "x-zm-signature", format!("v0={mac}"));
-            crate::endpoint::set(&mut forged, "x-zm-request-timestamp", NOW.to_string());
+            crate::schemes::endpoint::set(&mut forged, "x-zm-signature", format!("v0={mac}"));
+            crate::schemes::endpoint::set(&mut forged, "x-zm-request-timestamp", NOW.to_string());
             endpoint.refuses(forged, 401, token).await;
         }
     }

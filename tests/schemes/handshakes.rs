@@ -10,8 +10,8 @@ use tower_webhook::Outcome;
 use tower_webhook::scheme::{self, Scheme};
 use tower_webhook::testing::{ManualClock, TestSender};
 
-use crate::endpoint::Endpoint;
-use crate::preset::{ED25519_PUBLIC, Preset, SECRET};
+use crate::schemes::endpoint::Endpoint;
+use crate::schemes::preset::{ED25519_PUBLIC, Preset, SECRET};
 use crate::support::NOW;
 
 #[derive(Deserialize)]
@@ -56,7 +56,7 @@ impl Handshake {
                 let meta = Arc::new(scheme::meta("the app secret", secret).expect("a secret"));
                 (meta.clone(), meta)
             }
-            name => (crate::preset::named(name, secret), crate::preset::named(name, secret)),
+            name => (crate::schemes::preset::named(name, secret), crate::schemes::preset::named(name, secret)),
         }
     }
 
@@ -92,11 +92,7 @@ async fn published_handshakes_get_the_published_answers() {
         let content_type = answer.headers.get("content-type").map(|value| value.to_str().expect("text"));
         assert_eq!(content_type, expected.content_type.as_deref(), "{what}");
         for (name, value) in &expected.headers {
-            assert_eq!(
-                answer.headers.get(name).map(axum::http::HeaderValue::as_bytes),
-                Some(value.as_bytes()),
-                "{what}"
-            );
+            assert_eq!(answer.headers.get(name).map(http::HeaderValue::as_bytes), Some(value.as_bytes()), "{what}");
         }
         match expected.status < 300 {
             true => assert_eq!(answer.outcome, Some(Outcome::Handshake), "{what}"),
@@ -156,7 +152,7 @@ async fn intercoms_probe_of_the_endpoint_is_answered() {
 
 #[tokio::test]
 async fn probes_of_other_presets_are_405() {
-    for preset in crate::preset::PRESETS {
+    for preset in crate::schemes::preset::PRESETS {
         for (method, uri) in [
             (Method::HEAD, "/webhooks"),
             (Method::GET, "/webhooks"),

@@ -9,9 +9,9 @@ use tower_webhook::rejection::RejectionKind::{Early, MalformedSignature, Missing
 use tower_webhook::scheme::{self, Tolerance};
 use tower_webhook::testing::TestSender;
 
-use crate::endpoint::{Endpoint, request};
-use crate::preset::{Preset, SECRET};
-use crate::signing::hmac_sha256;
+use crate::schemes::endpoint::{Endpoint, request};
+use crate::schemes::preset::{Preset, SECRET};
+use crate::schemes::signing::hmac_sha256;
 use crate::support::NOW;
 
 fn post(body: impl Into<Bytes>) -> Request<Bytes> {
@@ -245,7 +245,7 @@ async fn gitlabs_token_covers_no_byte_of_the_body() {
     let longer = format!("{SECRET}0");
     for token in ["", "x", &SECRET[1..], &longer, &SECRET.to_uppercase()] {
         let mut sent = request(&preset);
-        crate::endpoint::set(&mut sent, "x-gitlab-token", token);
+        crate::schemes::endpoint::set(&mut sent, "x-gitlab-token", token);
         Endpoint::preset("gitlab").refuses(sent, 401, token).await;
     }
 }

@@ -17,8 +17,8 @@ use tower_webhook::store::MemoryStore;
 use tower_webhook::testing::{ManualClock, TestSender};
 use tower_webhook::{ConfigError, ConfigErrorKind, WebhookEvent, WebhookLayer, Worker};
 
-use crate::endpoint::{delivery, set};
-use crate::preset::{EventType, Id, PRESETS, Preset, SECRET};
+use crate::schemes::endpoint::{delivery, set};
+use crate::schemes::preset::{EventType, Id, PRESETS, Preset, SECRET};
 use crate::support::NOW;
 
 /// Headers that some proxy, platform or sender adds, and that are worth something to a thief.

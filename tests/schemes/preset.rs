@@ -5,7 +5,7 @@ use std::sync::Arc;
 use tower_webhook::scheme::{Algorithm, Encoding, Scheme};
 
 use crate::examples::schemes::{Given, names, scheme};
-pub(crate) use crate::preset_table::PRESETS;
+pub(crate) use crate::schemes::preset_table::PRESETS;
 
 /// An Ed25519 pair in hex. Being hex, base64 and text, it is a secret of every scheme but SendGrid's and GitLab's signing token.
 pub(crate) const SECRET: &str = "000102030405060708090a0b0c0d0e0f101112131415161718191a1b1c1d1e1f03a107bff3ce10be1d70dd18e74bc09967e4d6309ba50d5f1ddc8664125531b8";

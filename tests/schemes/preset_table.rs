@@ -2,7 +2,7 @@
 
 use tower_webhook::scheme::{Algorithm, Encoding};
 
-use crate::preset::{EventType, Id, Preset};
+use crate::schemes::preset::{EventType, Id, Preset};
 
 /// In minutes.
 const HOURS: u64 = 60;

@@ -10,9 +10,9 @@ use proptest::sample::Index;
 use proptest::test_runner::{Config, TestRunner};
 use tower_webhook::scheme::{self, Encoding, Head, Outgoing, Scheme, Template, Verified};
 
-use crate::endpoint::set;
-use crate::preset::{Preset, URL};
-use crate::signing::{spell, unspell};
+use crate::schemes::endpoint::set;
+use crate::schemes::preset::{Preset, URL};
+use crate::schemes::signing::{spell, unspell};
 
 type Constructor = fn(&str) -> Template;
 
@@ -136,7 +136,7 @@ fn any_changed_byte_of_the_signatures_header_is_refused() {
         let hex_case = preset.encoding == Encoding::Hex && at >= digits && value[at].eq_ignore_ascii_case(&byte);
         let same = value[at] == byte || hex_case;
         value[at] = byte;
-        let Ok(header) = axum::http::HeaderValue::from_bytes(&value) else { return };
+        let Ok(header) = http::HeaderValue::from_bytes(&value) else { return };
         request.headers_mut().insert(name, header);
         assert_eq!(any.verify(&request).is_some(), same, "{name}: {:?}", String::from_utf8_lossy(&value));
     });
@@ -187,7 +187,7 @@ fn arbitrary_headers_are_refused() {
         let preset = any.preset();
         let mut request = any.signed();
         for (name, value) in preset.proof_headers().zip([&first, &second]) {
-            if axum::http::HeaderValue::from_bytes(value).is_ok() {
+            if http::HeaderValue::from_bytes(value).is_ok() {
                 set(&mut request, name, value);
             } else {
                 set(&mut request, name, "");

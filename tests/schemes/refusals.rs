@@ -5,8 +5,8 @@ use axum::http::{Request, Response, StatusCode};
 use tower_webhook::rejection::RejectionKind;
 use tower_webhook::scheme::{self, Profile, Scheme};
 
-use crate::endpoint::{Endpoint, delivery, request, unsigned};
-use crate::preset::{PRESETS, Preset, SECRET};
+use crate::schemes::endpoint::{Endpoint, delivery, request, unsigned};
+use crate::schemes::preset::{PRESETS, Preset, SECRET};
 use crate::support::NOW;
 
 fn tampered(preset: &Preset) -> Request<Bytes> {
@@ -72,7 +72,7 @@ async fn refusal_status_goes_before_the_schemes() {
         endpoint.refuses(unsigned(preset), 404, preset.name).await;
         endpoint.refuses(wrongly_signed(preset), 404, preset.name).await;
         if preset.tolerance.is_some() {
-            let stale = crate::endpoint::delivery_at(preset, NOW / 2).request();
+            let stale = crate::schemes::endpoint::delivery_at(preset, NOW / 2).request();
             assert_eq!(endpoint.refuses(stale, 404, preset.name).await, RejectionKind::Stale);
         }
         endpoint.accepts(request(preset), preset.name).await;
@@ -128,10 +128,10 @@ async fn forged_deliveries_cannot_tell_which_check_they_failed() {
     for preset in PRESETS.iter().filter(|preset| preset.header.is_some()) {
         let endpoint = Endpoint::new(preset.scheme());
         let mut malformed = request(preset);
-        crate::endpoint::set(&mut malformed, preset.header.expect("a header"), "\u{7e}");
+        crate::schemes::endpoint::set(&mut malformed, preset.header.expect("a header"), "\u{7e}");
         let mut answers = vec![endpoint.send(malformed).await, endpoint.send(wrongly_signed(preset)).await];
         if preset.tolerance.is_some() {
-            answers.push(endpoint.send(crate::endpoint::delivery_at(preset, NOW / 2).request()).await);
+            answers.push(endpoint.send(crate::schemes::endpoint::delivery_at(preset, NOW / 2).request()).await);
         }
         let [first, others @ ..] = &answers[..] else { unreachable!() };
         for other in others {
@@ -146,7 +146,7 @@ async fn reason_of_a_refusal_shows_neither_the_secret_nor_what_was_sent() {
     let marker = "markermarker";
     for preset in PRESETS.iter().filter(|preset| preset.header.is_some()) {
         let mut sent = request(preset);
-        crate::endpoint::set(&mut sent, preset.header.expect("a header"), marker);
+        crate::schemes::endpoint::set(&mut sent, preset.header.expect("a header"), marker);
         let answer = Endpoint::new(preset.scheme()).send(sent).await;
         let shown = format!("{:?} {:?}", answer.outcome, preset.scheme().secrets());
         let told =

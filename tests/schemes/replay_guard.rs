@@ -8,8 +8,8 @@ use tower_webhook::Outcome::{self, Completed, Duplicate};
 use tower_webhook::WebhookLayer;
 use tower_webhook::rejection::RejectionKind;
 
-use crate::endpoint::{DELIVERY_ID, Endpoint, SENT_TYPE, delivery};
-use crate::preset::{EventType, Id, OPTIONAL_IDS, PRESETS, Preset};
+use crate::schemes::endpoint::{DELIVERY_ID, Endpoint, SENT_TYPE, delivery};
+use crate::schemes::preset::{EventType, Id, OPTIONAL_IDS, PRESETS, Preset};
 
 const DAY: Duration = Duration::from_secs(24 * 3600);
 

@@ -7,7 +7,7 @@ use tower_webhook::scheme;
 use tower_webhook::store::MemoryStore;
 use tower_webhook::{ConfigErrorKind, WebhookLayer};
 
-use crate::preset::{PRESETS, Preset, SECRET};
+use crate::schemes::preset::{PRESETS, Preset, SECRET};
 use crate::support::logs::Logs;
 
 const WARNING: &str = "the retention is shorter than the sender's retry window";

@@ -7,9 +7,9 @@ use axum::http::Request;
 use sha2::{Digest, Sha256};
 use tower_webhook::{Outcome, WebhookEvent};
 
-use crate::endpoint::{DELIVERY_ID, Endpoint, SENT_TYPE, delivery, delivery_at, set};
-use crate::preset::{EventType, Id, OPTIONAL_IDS, PRESETS, Preset};
-use crate::signing::ByHand;
+use crate::schemes::endpoint::{DELIVERY_ID, Endpoint, SENT_TYPE, delivery, delivery_at, set};
+use crate::schemes::preset::{EventType, Id, OPTIONAL_IDS, PRESETS, Preset};
+use crate::schemes::signing::ByHand;
 use crate::support::NOW;
 
 /// What the event must be called, given what was sent.

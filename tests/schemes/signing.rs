@@ -10,8 +10,8 @@ use sha2::{Digest, Sha256};
 use tower_webhook::scheme::{Algorithm, Encoding};
 use tower_webhook::secrets::Key;
 
-use crate::endpoint::{DELIVERY_ID, set, unsigned};
-use crate::preset::{P256_PRIVATE, Preset, SECRET, URL};
+use crate::schemes::endpoint::{DELIVERY_ID, set, unsigned};
+use crate::schemes::preset::{P256_PRIVATE, Preset, SECRET, URL};
 use crate::support::NOW;
 
 /// HMAC-SHA256, by no code of the crate.

@@ -11,9 +11,9 @@ use tower_webhook::rejection::RejectionKind::{self, MalformedSignature, Signatur
 use tower_webhook::scheme::{self, Algorithm, Scheme};
 use tower_webhook::testing::{ManualClock, TestDelivery, TestSender};
 
-use crate::endpoint::{DELIVERY_ID, Endpoint, header, set};
-use crate::preset::{ED25519_PUBLIC, SECRET};
-use crate::signing::{hmac_sha256, signature};
+use crate::schemes::endpoint::{DELIVERY_ID, Endpoint, header, set};
+use crate::schemes::preset::{ED25519_PUBLIC, SECRET};
+use crate::schemes::signing::{hmac_sha256, signature};
 use crate::support::NOW;
 
 pub(crate) const BODY: &str = r#"{"type":"thing.done"}"#;

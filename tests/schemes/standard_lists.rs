@@ -8,8 +8,8 @@ use futures_util::{StreamExt, stream};
 use tower_webhook::rejection::RejectionKind::{MalformedSignature, SignatureMismatch};
 use tower_webhook::scheme;
 
-use crate::endpoint::{DELIVERY_ID, Endpoint};
-use crate::standard::{HMAC, both, endpoint, public_key, signed, v1, v1a};
+use crate::schemes::endpoint::{DELIVERY_ID, Endpoint};
+use crate::schemes::standard::{HMAC, both, endpoint, public_key, signed, v1, v1a};
 
 const WRONG: &str = "v1,AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA=";
 

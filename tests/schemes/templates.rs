@@ -10,9 +10,9 @@ use tower_webhook::rejection::RejectionKind::{MalformedSignature, MissingSignatu
 use tower_webhook::scheme::{Algorithm, Encoding, Template, TemplateBuilder};
 use tower_webhook::testing::{ManualClock, TestSender};
 
-use crate::endpoint::{Endpoint, header, set};
-use crate::preset::SECRET;
-use crate::signing::hmac_sha256;
+use crate::schemes::endpoint::{Endpoint, header, set};
+use crate::schemes::preset::SECRET;
+use crate::schemes::signing::hmac_sha256;
 use crate::support::NOW;
 
 const BODY: &str = r#"{"id":"evt_1","type":"thing.done"}"#;

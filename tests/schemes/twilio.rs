@@ -6,9 +6,9 @@ use sha2::{Digest, Sha256};
 use tower_webhook::rejection::RejectionKind::{MalformedSignature, SignatureMismatch};
 use tower_webhook::scheme::{self, Algorithm, Encoding};
 
-use crate::endpoint::{Endpoint, set};
-use crate::preset::SECRET;
-use crate::signing::{signature, spell};
+use crate::schemes::endpoint::{Endpoint, set};
+use crate::schemes::preset::SECRET;
+use crate::schemes::signing::{signature, spell};
 
 pub(crate) const HOOK: &str = "https://hooks.example.com/in";
 const FORM: &str = "application/x-www-form-urlencoded";

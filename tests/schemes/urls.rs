@@ -9,9 +9,9 @@ use tower_webhook::rejection::RejectionKind::SignatureMismatch;
 use tower_webhook::scheme::{self, Scheme};
 use tower_webhook::testing::{ManualClock, TestSender};
 
-use crate::endpoint::{Endpoint, set};
-use crate::preset::{Preset, SECRET};
-use crate::signing::ByHand;
+use crate::schemes::endpoint::{Endpoint, set};
+use crate::schemes::preset::{Preset, SECRET};
+use crate::schemes::signing::ByHand;
 use crate::support::NOW;
 
 const URL_SCHEMES: [&str; 5] = ["square", "hubspot", "hubspot-v2", "twilio", "twilio-shared-key"];

@@ -9,8 +9,8 @@ use tower_webhook::store::{Claim, Hold, SqliteStore, Store};
 use tower_webhook::testing::ManualClock;
 use tower_webhook::testing::conformance::{self, Harness};
 
-use crate::fixture::{DAY, Fixture, LEASE, claim, key, write_lock};
-use crate::queue::{NOW, accept, complete, complete_in, count, lease_one, parcel};
+use crate::sqlite::fixture::{DAY, Fixture, LEASE, claim, key, write_lock};
+use crate::sqlite::queue::{NOW, accept, complete, complete_in, count, lease_one, parcel};
 
 const MINUTE: Duration = Duration::from_secs(60);
 
@@ -136,7 +136,7 @@ async fn body_of_an_event_that_another_driver_completed_goes_with_the_purge() {
     complete_in(&mut transaction, &leased).await;
     transaction.commit().await.expect("a commit");
     // The database's clock has no more than milliseconds.
-    crate::fixture::eventually("its time is over", async || {
+    crate::sqlite::fixture::eventually("its time is over", async || {
         store.get(&event).await.expect("an answer").expect("the record").request.is_none()
     })
     .await;
@@ -149,7 +149,7 @@ async fn body_of_an_event_that_another_driver_completed_goes_with_the_purge() {
 #[tokio::test]
 async fn shorter_time_holds_for_events_that_were_completed_before() {
     let (fixture, clock) = (Fixture::new(), ManualClock::at_unix(NOW));
-    let store = crate::queue::at(&fixture, &clock).await;
+    let store = crate::sqlite::queue::at(&fixture, &clock).await;
     let event = accept(&store, "evt_1").await;
     complete(&store, &lease_one(&store).await, DAY).await;
     clock.advance(MINUTE);

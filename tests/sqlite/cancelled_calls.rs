@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use tower_webhook::store::{ClaimRequest, ClaimToken, Hold, SqliteStore, Store};
 
-use crate::fixture::{DAY, Fixture, claim, eventually, is_fresh, key};
+use crate::sqlite::fixture::{DAY, Fixture, claim, eventually, is_fresh, key};
 
 /// Claims, and leaves after some turns of the runtime or some hundred microseconds: before, during or after its batch. Whether it was answered.
 async fn claim_and_leave(store: &SqliteStore, request: &ClaimRequest<'_>, n: u32) -> bool {
@@ -65,7 +65,7 @@ async fn claim_that_is_asked_again_is_not_released() {
         assert!(is_fresh(store.claim(&mine).await.expect("an answer")));
         // Whatever was told behind our back is done by now: there is one writer, and it is asked in turn.
         for _ in 0..2 {
-            store.claim(&claim(&crate::fixture::key("another"))).await.expect("an answer");
+            store.claim(&claim(&crate::sqlite::fixture::key("another"))).await.expect("an answer");
         }
         assert_eq!(store.renew(&mine).await.expect("an answer"), Hold::Held, "after {n}");
     }

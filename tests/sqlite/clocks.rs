@@ -5,7 +5,7 @@ use std::time::{Duration, UNIX_EPOCH};
 use tower_webhook::store::{Claim, Hold, SqliteStore, Store};
 use tower_webhook::testing::ManualClock;
 
-use crate::fixture::{Fixture, LEASE, claim, done, is_fresh, key};
+use crate::sqlite::fixture::{Fixture, LEASE, claim, done, is_fresh, key};
 
 const NOW: Duration = Duration::from_secs(1_700_000_000);
 const HOUR: Duration = Duration::from_secs(3600);
@@ -72,7 +72,7 @@ async fn stores_agree_on_when_a_lease_ends() {
     brief.lease = Duration::from_millis(300);
     assert!(is_fresh(one.claim(&brief).await.expect("an answer")));
     assert_eq!(other.claim(&claim(&key)).await.expect("an answer"), IN_FLIGHT);
-    crate::fixture::eventually("the lease ends", async || {
+    crate::sqlite::fixture::eventually("the lease ends", async || {
         is_fresh(other.claim(&claim(&key)).await.expect("an answer"))
     })
     .await;

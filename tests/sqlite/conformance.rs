@@ -9,7 +9,7 @@ use tower_webhook::store::{Claim, ClaimRequest, Ending, Enlistment, Hold, Sqlite
 use tower_webhook::testing::ManualClock;
 use tower_webhook::testing::conformance::{self, Harness};
 
-use crate::fixture::Fixture;
+use crate::sqlite::fixture::Fixture;
 use crate::support::checker::asked_seed;
 
 /// One file, in which every store has keys of its own.

@@ -7,7 +7,7 @@ use sqlx::sqlite::SqlitePool;
 use tower_webhook::Outcome;
 use tower_webhook::store::{SqliteStore, Store, StoreErrorKind};
 
-use crate::fixture::{Fixture, claim, eventually, is_fresh, key, write_lock};
+use crate::sqlite::fixture::{Fixture, claim, eventually, is_fresh, key, write_lock};
 use crate::support::audited::Audited;
 use crate::support::checker::Ledger;
 

@@ -19,8 +19,8 @@ use tower_webhook::store::{SqliteStore, Store};
 use tower_webhook::testing::TestSender;
 use tower_webhook::{WebhookEvent, WebhookLayer};
 
-use crate::disks::SmallDisk;
-use crate::fixture::{Fixture, PATIENCE, key, pool_at, write_lock};
+use crate::sqlite::disks::SmallDisk;
+use crate::sqlite::fixture::{Fixture, PATIENCE, key, pool_at, write_lock};
 use crate::support::checker::{Dice, asked_seed};
 use crate::support::{Answer, scheme};
 
@@ -194,7 +194,9 @@ async fn open_transaction_refuses_new_events_and_answers_duplicates() {
 /// Rows 20 and 36: a full disk is a store that is away.
 #[tokio::test(flavor = "multi_thread")]
 async fn row_36_full_disk_is_503_until_there_is_room() {
-    let Some(disk) = SmallDisk::for_test("deliveries::row_36_full_disk_is_503_until_there_is_room") else { return };
+    let Some(disk) = SmallDisk::for_test("sqlite::deliveries::row_36_full_disk_is_503_until_there_is_room") else {
+        return;
+    };
     let receiver = Receiver::at(&disk.path()).await;
     assert_eq!(receiver.deliver("before").await.status, StatusCode::OK);
     disk.fill();

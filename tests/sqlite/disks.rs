@@ -6,7 +6,7 @@ use std::process::Command;
 
 use tower_webhook::store::{Claim, Hold, SqliteStore, Store, StoreError, StoreErrorKind};
 
-use crate::fixture::{Fixture, claim, done, is_fresh, key};
+use crate::sqlite::fixture::{Fixture, claim, done, is_fresh, key};
 
 /// Set where the test runs as the root of a namespace of its own.
 const IN_NAMESPACE: &str = "TOWER_WEBHOOK_TEST_IN_NAMESPACE";
@@ -75,7 +75,9 @@ pub(crate) fn cause(error: &StoreError) -> String {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn row_36_full_disk_is_unavailable_and_then_is_not() {
-    let Some(disk) = SmallDisk::for_test("disks::row_36_full_disk_is_unavailable_and_then_is_not") else { return };
+    let Some(disk) = SmallDisk::for_test("sqlite::disks::row_36_full_disk_is_unavailable_and_then_is_not") else {
+        return;
+    };
     let store = SqliteStore::open(disk.path()).await.expect("a store");
     let (completed, running) = (key("completed"), key("running"));
     let (first, mine) = (claim(&completed), claim(&running));
@@ -107,11 +109,16 @@ async fn row_36_full_disk_is_unavailable_and_then_is_not() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn read_only_disk_is_unavailable_and_then_is_not() {
-    let Some(disk) = SmallDisk::for_test("disks::read_only_disk_is_unavailable_and_then_is_not") else { return };
+    let Some(disk) = SmallDisk::for_test("sqlite::disks::read_only_disk_is_unavailable_and_then_is_not") else {
+        return;
+    };
     let path = disk.path();
     drop(SqliteStore::open(&path).await.expect("a store"));
     // The last connection deletes the log when it closes, and a disk that is written cannot be made read-only.
-    crate::fixture::eventually("it is closed", async || !Path::new(&format!("{}-wal", path.display())).exists()).await;
+    crate::sqlite::fixture::eventually("it is closed", async || {
+        !Path::new(&format!("{}-wal", path.display())).exists()
+    })
+    .await;
     assert!(disk.mount(&["-o", "remount,bind,ro"]), "a read-only disk");
     let error = SqliteStore::open(&path).await.expect_err("a read-only disk");
     assert_eq!(error.kind(), StoreErrorKind::Unavailable);

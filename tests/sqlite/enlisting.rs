@@ -6,7 +6,7 @@ use sqlx::{AssertSqlSafe, Sqlite, SqliteConnection, Transaction};
 use tower_webhook::store::sqlite::COMPLETE_SQL;
 use tower_webhook::store::{Claim, ClaimRequest, Dialect, Hold, SqliteStore, Store, StoreErrorKind};
 
-use crate::fixture::{DAY, Fixture, LEASE, claim, is_fresh, key, write_lock};
+use crate::sqlite::fixture::{DAY, Fixture, LEASE, claim, is_fresh, key, write_lock};
 
 async fn complete_in(connection: &mut SqliteConnection, store: &SqliteStore, claim: &ClaimRequest<'_>) -> u64 {
     let lent = store.enlistment().expect("a statement");

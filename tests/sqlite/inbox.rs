@@ -9,8 +9,8 @@ use tower_webhook::store::{Claim, ClaimRequest, ClaimToken, Hold, SqliteStore, S
 use tower_webhook::testing::ManualClock;
 use tower_webhook::testing::conformance::{self, Harness};
 
-use crate::fixture::{DAY, Fixture, LEASE, PATIENCE, claim, eventually, is_fresh, key, write_lock};
-use crate::queue::{NOW, accept, at, count, lease, lease_one, parcel};
+use crate::sqlite::fixture::{DAY, Fixture, LEASE, PATIENCE, claim, eventually, is_fresh, key, write_lock};
+use crate::sqlite::queue::{NOW, accept, at, count, lease, lease_one, parcel};
 
 /// A file for every store.
 struct Files(ManualClock, std::sync::Mutex<Vec<Fixture>>);

@@ -17,8 +17,8 @@ use tower_webhook::testing::TestSender;
 use tower_webhook::worker::RetryPolicy;
 use tower_webhook::{HandlerError, WebhookEvent, WebhookLayer, Worker};
 
-use crate::fixture::{Fixture, LEASE, PATIENCE, done, eventually, key, pool_at};
-use crate::queue::{accept, lease};
+use crate::sqlite::fixture::{Fixture, LEASE, PATIENCE, done, eventually, key, pool_at};
+use crate::sqlite::queue::{accept, lease};
 use crate::support::{Answer, scheme};
 
 /// Short, so that the event of a worker that was killed is soon run by another; long enough to be renewed on a busy machine.

@@ -10,10 +10,10 @@ use axum::routing::post;
 use tower_webhook::WebhookEvent;
 use tower_webhook::queue::{EventState, Filter, LAPSED, Page, Queue};
 
-use crate::fixture::{Fixture, eventually};
-use crate::inbox_fixture::{InboxFixture, create_payments, paid, payments, tireless};
-use crate::processes::Process;
-use crate::queue::{accept, lease, parcel};
+use crate::sqlite::fixture::{Fixture, eventually};
+use crate::sqlite::inbox_fixture::{InboxFixture, create_payments, paid, payments, tireless};
+use crate::sqlite::processes::Process;
+use crate::sqlite::queue::{accept, lease, parcel};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn accepted_events_survive_a_killed_process() {

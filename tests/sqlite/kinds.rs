@@ -7,8 +7,8 @@ use tower_webhook::queue::{KindLimits, LeaseRequest, Leased, Order, Queue};
 use tower_webhook::store::{ClaimRequest, ClaimToken, Hold, MemoryStore, SqliteStore, Store};
 use tower_webhook::testing::ManualClock;
 
-use crate::fixture::{Fixture, LEASE, PATIENCE, is_fresh};
-use crate::queue::{NOW, at, parcel};
+use crate::sqlite::fixture::{Fixture, LEASE, PATIENCE, is_fresh};
+use crate::sqlite::queue::{NOW, at, parcel};
 use crate::support::checker::asked_seed;
 
 const ENDPOINTS: [&str; 4] = ["/a", "/b", "/c", "/ü \"quoted\""];
@@ -91,7 +91,7 @@ async fn peeking_waits_for_no_lock() {
     let store = SqliteStore::builder().lock_wait(Duration::ZERO).build(&pool).await.expect("a store");
     let key = EventKey::new("/a", None, "evt_1");
     accept(&store, &key, None, None).await;
-    let transaction = crate::fixture::write_lock(&pool).await;
+    let transaction = crate::sqlite::fixture::write_lock(&pool).await;
     let again = ClaimRequest::new(&key, ClaimToken::random(), LEASE);
     let known = tokio::time::timeout(PATIENCE, store.peek(&again)).await.expect("in time").expect("an answer");
     assert!(matches!(known, Some(tower_webhook::store::Claim::Accepted { .. })), "{known:?}");
@@ -149,7 +149,7 @@ async fn settle(inbox: &impl Queue, leased: &Leased, settling: Settling) -> Hold
     let hold = match settling {
         Settling::Release => inbox.release(&leased.key, leased.token).await,
         Settling::Retry(after) => inbox.retry(&leased.claim(LEASE), after, "flaky").await,
-        Settling::Complete => inbox.complete(&leased.claim(LEASE), &crate::fixture::done()).await,
+        Settling::Complete => inbox.complete(&leased.claim(LEASE), &crate::sqlite::fixture::done()).await,
     };
     hold.expect("an answer")
 }

@@ -5,8 +5,8 @@ use std::time::{Duration, Instant};
 use sqlx::sqlite::{SqliteConnectOptions, SqlitePool};
 use tower_webhook::store::{Claim, ClaimToken, Hold, SqliteStore, Store, StoreErrorKind};
 
-use crate::disks::cause;
-use crate::fixture::{Fixture, PATIENCE, claim, done, is_fresh, key, write_lock};
+use crate::sqlite::disks::cause;
+use crate::sqlite::fixture::{Fixture, PATIENCE, claim, done, is_fresh, key, write_lock};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn writers_wait_for_the_lock_and_readers_do_not() {

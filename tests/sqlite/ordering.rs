@@ -5,8 +5,8 @@ use std::time::Duration;
 use tower_webhook::queue::{Filter, Order, Queue};
 use tower_webhook::store::{Hold, SqliteStore, Store};
 
-use crate::fixture::{DAY, Fixture, LEASE, PATIENCE, done, write_lock};
-use crate::queue::{accept_in, complete, complete_in, lease, lease_one};
+use crate::sqlite::fixture::{DAY, Fixture, LEASE, PATIENCE, done, write_lock};
+use crate::sqlite::queue::{accept_in, complete, complete_in, lease, lease_one};
 
 /// Through [`SqliteStore::enlistment`], by a driver that knows nothing of inboxes.
 #[tokio::test]

@@ -9,7 +9,7 @@ use tokio::sync::Barrier;
 use tokio::task::JoinSet;
 use tower_webhook::store::{Claim, SqliteStore, Store};
 
-use crate::fixture::{Fixture, LEASE, PATIENCE, claim, done, is_fresh, key};
+use crate::sqlite::fixture::{Fixture, LEASE, PATIENCE, claim, done, is_fresh, key};
 
 const ROLE: &str = "TOWER_WEBHOOK_TEST_ROLE";
 const FILE: &str = "TOWER_WEBHOOK_TEST_FILE";
@@ -25,7 +25,7 @@ pub(crate) struct Process {
 impl Process {
     pub(crate) fn start(role: &str, file: &Path) -> Self {
         let mut child = Command::new(std::env::current_exe().expect("this test's own path"))
-            .args(["processes::other_process", "--exact", "--ignored", "--nocapture", "--test-threads", "1"])
+            .args(["sqlite::processes::other_process", "--exact", "--ignored", "--nocapture", "--test-threads", "1"])
             .envs([(ROLE, role.as_ref()), (FILE, file.as_os_str())])
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
@@ -75,7 +75,7 @@ async fn other_process() {
             }
         }
         "work" => work(&store).await,
-        role => crate::inbox_fixture::play(role, &file, &store).await,
+        role => crate::sqlite::inbox_fixture::play(role, &file, &store).await,
     }
 }
 

@@ -8,7 +8,7 @@ use tower_webhook::queue::{LeaseRequest, Leased, Order, Queue, StoredRequest};
 use tower_webhook::store::{Completion, Hold, SqliteStore, Store};
 use tower_webhook::testing::ManualClock;
 
-use crate::fixture::{Fixture, LEASE, claim, is_fresh, key};
+use crate::sqlite::fixture::{Fixture, LEASE, claim, is_fresh, key};
 
 pub(crate) const NOW: u64 = 1_700_000_000;
 

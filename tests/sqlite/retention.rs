@@ -7,8 +7,8 @@ use tower_webhook::queue::{Changed, EventState, Filter, Order, Page, Queue};
 use tower_webhook::store::{Claim, ClaimToken, Hold, SqliteStore, Store};
 use tower_webhook::testing::ManualClock;
 
-use crate::fixture::{DAY, Fixture, LEASE, PATIENCE, claim, is_fresh, key};
-use crate::queue::{NOW, accept, accept_in, at, complete, count, lease, lease_one, parcel};
+use crate::sqlite::fixture::{DAY, Fixture, LEASE, PATIENCE, claim, is_fresh, key};
+use crate::sqlite::queue::{NOW, accept, accept_in, at, complete, count, lease, lease_one, parcel};
 
 #[tokio::test]
 async fn purge_keeps_dead_letters_and_the_last_applied_sequence() {

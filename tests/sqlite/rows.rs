@@ -9,7 +9,7 @@ use tower_webhook::store::{
 };
 use tower_webhook::testing::ManualClock;
 
-use crate::fixture::{DAY, Fixture, LEASE, claim, done, is_fresh, key};
+use crate::sqlite::fixture::{DAY, Fixture, LEASE, claim, done, is_fresh, key};
 
 const NOW: u64 = 1_700_000_000;
 

@@ -7,8 +7,8 @@ use tower_webhook::queue::{LeaseRequest, Queue};
 use tower_webhook::store::SqliteStore;
 use tower_webhook::testing::ManualClock;
 
-use crate::fixture::{Fixture, write_lock};
-use crate::queue::{NOW, complete_in};
+use crate::sqlite::fixture::{Fixture, write_lock};
+use crate::sqlite::queue::{NOW, complete_in};
 use crate::support::states::{
     Found, INLINE, LEASE, Past, QUEUED, StateTable, bring_inline, bring_queued, cells, lease, quoted, section,
 };

@@ -3,8 +3,8 @@
 use sqlx::SqlitePool;
 use tower_webhook::queue::{EventState, Filter, KindLimits, LeaseRequest, Order, Page, Queue};
 
-use crate::fixture::{Fixture, LEASE};
-use crate::queue::{accept, accept_in, lease};
+use crate::sqlite::fixture::{Fixture, LEASE};
+use crate::sqlite::queue::{accept, accept_in, lease};
 use crate::support::logs::Logs;
 
 /// Text that is none, a number that does not fit, a key that is none.
@@ -54,7 +54,7 @@ async fn lease_of_one_passes_unreadable_events() {
         damage(&pool, bad.as_str(), how).await;
     }
     accept(&store, "good").await;
-    assert_eq!(crate::queue::lease_one(&store).await.key.id(), "good");
+    assert_eq!(crate::sqlite::queue::lease_one(&store).await.key.id(), "good");
 }
 
 /// Those behind it would wait for ever.
@@ -65,7 +65,7 @@ async fn unreadable_event_does_not_stall_its_order() {
     let first = accept_in(&store, "first", Some(Order::of("account"))).await;
     accept_in(&store, "second", Some(Order::of("account"))).await;
     damage(&pool, first.as_str(), DAMAGES[0]).await;
-    assert_eq!(crate::queue::lease_one(&store).await.key.id(), "second");
+    assert_eq!(crate::sqlite::queue::lease_one(&store).await.key.id(), "second");
 }
 
 /// Whether it is met among the first, or on the way from kind to kind.

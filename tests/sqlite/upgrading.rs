@@ -5,8 +5,8 @@ use tower_webhook::queue::{EventState, Filter, Page, Queue};
 use tower_webhook::store::{Claim, Hold, SqliteStore, Store};
 use tower_webhook::{EventKey, Worker};
 
-use crate::fixture::{Fixture, LEASE, claim, is_fresh, key};
-use crate::queue::{accept, lease, lease_one};
+use crate::sqlite::fixture::{Fixture, LEASE, claim, is_fresh, key};
+use crate::sqlite::queue::{accept, lease, lease_one};
 
 const FIRST_SCHEMA: &str = include_str!("../data/sqlite_schema_0_1.sql");
 
@@ -80,7 +80,7 @@ async fn many_stores_bring_one_file_up_to_date_at_once() {
     let opening = (0..8).map(|_| {
         let path = fixture.path();
         tokio::spawn(async move {
-            let builder = SqliteStore::builder().lock_wait(crate::fixture::PATIENCE);
+            let builder = SqliteStore::builder().lock_wait(crate::sqlite::fixture::PATIENCE);
             builder.open(path).await.expect("a store")
         })
     });

@@ -11,8 +11,8 @@ use tokio::sync::Semaphore;
 use tower_webhook::queue::{EventState, Filter, Queue};
 use tower_webhook::{HandlerError, WebhookEvent};
 
-use crate::fixture::{Fixture, eventually, key};
-use crate::inbox_fixture::{InboxFixture, body, create_payments, paid};
+use crate::sqlite::fixture::{Fixture, eventually, key};
+use crate::sqlite::inbox_fixture::{InboxFixture, body, create_payments, paid};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn row_38_event_that_always_fails_is_a_dead_letter_with_its_bytes() {

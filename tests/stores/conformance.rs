@@ -177,7 +177,7 @@ async fn every_mistake_is_caught_by_the_check_for_it() {
 async fn the_verdict_says_what_was_expected_and_what_came() {
     let said = verdict(Mistake::IgnoresBodies).await;
     assert!(said.contains("claim by Second"), "{said}");
-    assert!(said.contains("expected InFlight { same_body: false }, came InFlight { same_body: true }"), "{said}");
+    assert!(said.contains("expected InFlight { same_body: false }, got InFlight { same_body: true }"), "{said}");
     assert!(verdict(Mistake::Unavailable).await.contains("connection refused"));
 }
 

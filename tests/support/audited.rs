@@ -20,26 +20,26 @@ use super::{Answer, NOW, key, scheme};
 
 /// A receiver at `/webhooks`. Its handler does what the test tells it, and its effects go into the ledger.
 #[derive(Clone)]
-pub struct Audited<S> {
-    pub app: Router,
-    pub store: S,
-    pub layer: WebhookLayer,
-    pub handler: Handler,
-    pub ledger: Ledger,
+pub(crate) struct Audited<S> {
+    pub(crate) app: Router,
+    pub(crate) store: S,
+    pub(crate) layer: WebhookLayer,
+    pub(crate) handler: Handler,
+    pub(crate) ledger: Ledger,
     /// The layer's, and the sender's.
-    pub clock: ManualClock,
+    pub(crate) clock: ManualClock,
     sender: TestSender,
 }
 
 impl<S: IntoStore + Clone + Send + Sync + 'static> Audited<S> {
     /// With everything as it is by default, except that duplicates are told at once that the first still runs. `ledger` may be
     /// shared with another receiver.
-    pub fn over(store: S, ledger: Ledger) -> Self {
+    pub(crate) fn over(store: S, ledger: Ledger) -> Self {
         Self::configured(store, ledger, |layer| layer.in_flight_wait(Duration::ZERO))
     }
 
     /// With this configuration, and everything else as it is by default.
-    pub fn configured(store: S, ledger: Ledger, configure: impl FnOnce(WebhookLayer) -> WebhookLayer) -> Self {
+    pub(crate) fn configured(store: S, ledger: Ledger, configure: impl FnOnce(WebhookLayer) -> WebhookLayer) -> Self {
         let clock = ManualClock::at_unix(NOW);
         let layer = configure(WebhookLayer::new(scheme(), store.clone()).clock(clock.clone()));
         let (handler, books) = (Handler::new(), ledger.clone());
@@ -56,7 +56,7 @@ impl<S: IntoStore + Clone + Send + Sync + 'static> Audited<S> {
         Self { app, store, layer, handler, ledger, clock, sender }
     }
 
-    pub async fn deliver(&self, id: &str) -> Answer {
+    pub(crate) async fn deliver(&self, id: &str) -> Answer {
         let delivery = self.sender.deliver(format!(r#"{{"id":"{id}","type":"test.event"}}"#));
         self.ledger.signed(&key(id));
         let answering = self.app.clone().oneshot(delivery.request::<Body>());
@@ -66,13 +66,13 @@ impl<S: IntoStore + Clone + Send + Sync + 'static> Audited<S> {
         answer
     }
 
-    pub fn spawn(&self, id: &str) -> JoinHandle<Answer> {
+    pub(crate) fn spawn(&self, id: &str) -> JoinHandle<Answer> {
         let (receiver, id) = (self.clone(), id.to_owned());
         tokio::spawn(async move { receiver.deliver(&id).await })
     }
 
     /// Delivers until it is acknowledged, as a sender does.
-    pub async fn deliver_until_acknowledged(&self, id: &str) -> Answer {
+    pub(crate) async fn deliver_until_acknowledged(&self, id: &str) -> Answer {
         let begun = Instant::now();
         loop {
             let answer = self.deliver(id).await;
@@ -86,12 +86,12 @@ impl<S: IntoStore + Clone + Send + Sync + 'static> Audited<S> {
     }
 
     /// Waits for what goes on in the background: completions that are repeated, doubtful claims that are released.
-    pub async fn settled(&self) {
+    pub(crate) async fn settled(&self) {
         eventually("nothing goes on", async || self.layer.drain_handle().running() == 0).await;
     }
 }
 
-pub fn assert_unavailable(answer: &Answer) {
+pub(crate) fn assert_unavailable(answer: &Answer) {
     assert_eq!((answer.status, answer.retry_after()), (StatusCode::SERVICE_UNAVAILABLE, Some("5")), "{answer:?}");
     assert_eq!(answer.rejection(), Some(RejectionKind::StoreUnavailable));
 }

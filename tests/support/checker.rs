@@ -11,7 +11,7 @@ use super::faulty::Faulty;
 
 /// What handlers did, what senders were told, and what was validly signed. Clones share it.
 #[derive(Clone, Default)]
-pub struct Ledger {
+pub(crate) struct Ledger {
     books: Arc<Mutex<Books>>,
 }
 
@@ -24,28 +24,28 @@ struct Books {
 
 impl Ledger {
     /// A handler's effect is there.
-    pub fn effect(&self, event: &WebhookEvent) {
+    pub(crate) fn effect(&self, event: &WebhookEvent) {
         self.on_books(|books| books.effects.entry(event.id().to_owned()).or_default().push(event.token()));
     }
 
     /// The sender was given this status for its event.
-    pub fn answered(&self, id: &str, status: StatusCode) {
+    pub(crate) fn answered(&self, id: &str, status: StatusCode) {
         if status.is_success() {
             self.on_books(|books| books.acknowledged.insert(id.to_owned()));
         }
     }
 
     /// An event with this key was validly signed.
-    pub fn signed(&self, key: &EventKey) {
+    pub(crate) fn signed(&self, key: &EventKey) {
         self.on_books(|books| books.signed.insert(key.as_str().to_owned()));
     }
 
-    pub fn is_acknowledged(&self, id: &str) -> bool {
+    pub(crate) fn is_acknowledged(&self, id: &str) -> bool {
         self.on_books(|books| books.acknowledged.contains(id))
     }
 
     /// The events that took effect more than once.
-    pub fn doubled(&self) -> BTreeSet<String> {
+    pub(crate) fn doubled(&self) -> BTreeSet<String> {
         self.on_books(|books| {
             let doubled = books.effects.iter().filter(|(_, tokens)| tokens.len() > 1);
             doubled.map(|(id, _)| id.clone()).collect()
@@ -53,17 +53,17 @@ impl Ledger {
     }
 
     /// Asserts the invariants; `scenario` says how to repeat it.
-    pub fn check(&self, store: &Faulty, scenario: &str) {
+    pub(crate) fn check(&self, store: &Faulty, scenario: &str) {
         self.check_keys(&store.keys(), scenario);
     }
 
     /// As [`Ledger::check`], for a store with these keys.
-    pub fn check_keys(&self, keys: &BTreeSet<String>, scenario: &str) {
+    pub(crate) fn check_keys(&self, keys: &BTreeSet<String>, scenario: &str) {
         self.check_but_for(&[], keys, scenario);
     }
 
     /// As [`Ledger::check_keys`], where these events took effect twice.
-    pub fn check_but_for(&self, doubled: &[&str], keys: &BTreeSet<String>, scenario: &str) {
+    pub(crate) fn check_but_for(&self, doubled: &[&str], keys: &BTreeSet<String>, scenario: &str) {
         self.on_books(|books| {
             for id in &books.acknowledged {
                 assert!(books.effects.contains_key(id), "lost: {id} was acknowledged without an effect; {scenario}");
@@ -84,28 +84,28 @@ impl Ledger {
 }
 
 /// The seed that is asked for, if one is: one name for all tests that play with chance.
-pub fn asked_seed() -> Option<u64> {
+pub(crate) fn asked_seed() -> Option<u64> {
     std::env::var("FAULTS_SEED").ok().map(|seed| seed.parse().expect("FAULTS_SEED is a number"))
 }
 
 /// A small generator: one seed, one scenario.
 #[derive(Clone, Debug)]
-pub struct Dice(u64);
+pub(crate) struct Dice(u64);
 
 impl Dice {
-    pub fn new(seed: u64) -> Self {
+    pub(crate) fn new(seed: u64) -> Self {
         Self(seed)
     }
 
     /// Dice of their own for a part of the scenario, whatever the order in which its parts come.
-    pub fn part(&self, name: &str) -> Self {
+    pub(crate) fn part(&self, name: &str) -> Self {
         let hash = name.bytes().fold(self.0 ^ 0xcbf2_9ce4_8422_2325, |hash, byte| {
             (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3)
         });
         Self(hash)
     }
 
-    pub fn below(&mut self, bound: u64) -> u64 {
+    pub(crate) fn below(&mut self, bound: u64) -> u64 {
         self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
         let mixed = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
         let mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);

@@ -17,44 +17,48 @@ use super::{Answer, NOW, scheme};
 
 /// A receiver at `/webhooks`.
 #[derive(Clone)]
-pub struct ControlledReceiver {
-    pub app: Router,
-    pub store: Faulty,
-    pub layer: WebhookLayer,
-    pub clock: ManualClock,
-    pub sender: TestSender,
-    pub handler: Handler,
-    pub requests: Requests,
+pub(crate) struct ControlledReceiver {
+    pub(crate) app: Router,
+    pub(crate) store: Faulty,
+    pub(crate) layer: WebhookLayer,
+    pub(crate) clock: ManualClock,
+    pub(crate) sender: TestSender,
+    pub(crate) handler: Handler,
+    pub(crate) requests: Requests,
 }
 
 impl ControlledReceiver {
     /// The handler answers 200 at once.
-    pub fn new() -> Self {
+    pub(crate) fn new() -> Self {
         Self::configured(|layer| layer)
     }
 
     /// As [`ControlledReceiver::new`], with another configuration.
-    pub fn configured(configure: impl FnOnce(WebhookLayer) -> WebhookLayer) -> Self {
+    pub(crate) fn configured(configure: impl FnOnce(WebhookLayer) -> WebhookLayer) -> Self {
         Self::on(MemoryStore::new(), configure)
     }
 
     /// The handler waits in the middle of each run until it is told to go on.
-    pub fn held(configure: impl FnOnce(WebhookLayer) -> WebhookLayer) -> Self {
+    pub(crate) fn held(configure: impl FnOnce(WebhookLayer) -> WebhookLayer) -> Self {
         let receiver = Self::configured(configure);
         receiver.handler.hold();
         receiver
     }
 
-    pub fn on(memory: MemoryStore, configure: impl FnOnce(WebhookLayer) -> WebhookLayer) -> Self {
+    pub(crate) fn on(memory: MemoryStore, configure: impl FnOnce(WebhookLayer) -> WebhookLayer) -> Self {
         Self::on_faulty(Faulty::new(memory), configure)
     }
 
-    pub fn on_faulty(store: Faulty, configure: impl FnOnce(WebhookLayer) -> WebhookLayer) -> Self {
+    pub(crate) fn on_faulty(store: Faulty, configure: impl FnOnce(WebhookLayer) -> WebhookLayer) -> Self {
         Self::behind(store.clone(), store, configure)
     }
 
     /// A receiver on `front`, which stands in front of `store`.
-    pub fn behind(front: impl Store, store: Faulty, configure: impl FnOnce(WebhookLayer) -> WebhookLayer) -> Self {
+    pub(crate) fn behind(
+        front: impl Store,
+        store: Faulty,
+        configure: impl FnOnce(WebhookLayer) -> WebhookLayer,
+    ) -> Self {
         let clock = ManualClock::at_unix(NOW);
         let layer = configure(WebhookLayer::new(scheme(), front).clock(clock.clone()));
         let (handler, requests) = (Handler::new(), Requests::new());
@@ -67,25 +71,25 @@ impl ControlledReceiver {
         Self { app, store, layer, clock, sender, handler, requests }
     }
 
-    pub fn event(&self, id: &str) -> TestDelivery {
+    pub(crate) fn event(&self, id: &str) -> TestDelivery {
         self.sender.deliver(format!(r#"{{"id":"{id}","type":"test.event"}}"#))
     }
 
-    pub async fn send(&self, request: Request<Body>) -> Answer {
+    pub(crate) async fn send(&self, request: Request<Body>) -> Answer {
         Answer::read(soon(self.app.clone().oneshot(request)).await.expect("a router cannot fail")).await
     }
 
-    pub async fn deliver(&self, id: &str) -> Answer {
+    pub(crate) async fn deliver(&self, id: &str) -> Answer {
         self.send(self.event(id).request()).await
     }
 
     /// A delivery from a task of its own. Aborting that task is what a server does when the client hangs up.
-    pub fn spawn(&self, id: &str) -> JoinHandle<Answer> {
+    pub(crate) fn spawn(&self, id: &str) -> JoinHandle<Answer> {
         let (receiver, request) = (self.clone(), self.event(id).request());
         tokio::spawn(async move { receiver.send(request).await })
     }
 
-    pub fn key(id: &str) -> EventKey {
+    pub(crate) fn key(id: &str) -> EventKey {
         EventKey::new("/webhooks", None, id)
     }
 }

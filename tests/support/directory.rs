@@ -4,15 +4,15 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 /// A new directory. Removed when dropped.
-pub struct Directory(PathBuf);
+pub(crate) struct Directory(PathBuf);
 
 impl Directory {
-    pub fn new(name: &str) -> Self {
+    pub(crate) fn new(name: &str) -> Self {
         Self::below(&std::env::temp_dir(), name)
     }
 
     /// In memory where the machine has such a file system.
-    pub fn in_memory(name: &str) -> Self {
+    pub(crate) fn in_memory(name: &str) -> Self {
         let memory = Path::new("/dev/shm");
         if memory.is_dir() { Self::below(memory, name) } else { Self::new(name) }
     }
@@ -25,7 +25,7 @@ impl Directory {
         Self(path)
     }
 
-    pub fn path(&self) -> &Path {
+    pub(crate) fn path(&self) -> &Path {
         &self.0
     }
 }

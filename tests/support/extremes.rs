@@ -10,8 +10,8 @@ use tower_webhook::EventKey;
 use tower_webhook::queue::{LeaseRequest, Queue, StoredRequest};
 use tower_webhook::store::{Claim, ClaimRequest, ClaimToken, Completion, Hold, StoreError};
 
-pub const TIMES: [Duration; 3] = [Duration::ZERO, Duration::from_nanos(1), Duration::MAX];
-pub const COUNTS: [usize; 3] = [0, 1, usize::MAX];
+pub(crate) const TIMES: [Duration; 3] = [Duration::ZERO, Duration::from_nanos(1), Duration::MAX];
+pub(crate) const COUNTS: [usize; 3] = [0, 1, usize::MAX];
 
 /// Nothing takes this long; it only turns a hang into a failure.
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -20,12 +20,12 @@ const LEASE: Duration = Duration::from_secs(600);
 
 /// Notices panics of the crate and of what it calls, in whatever task, until it ends. A test that fails beside it in the same
 /// process does not count.
-pub struct NoPanics(usize);
+pub(crate) struct NoPanics(usize);
 
 static PANICS: AtomicUsize = AtomicUsize::new(0);
 
 impl NoPanics {
-    pub fn begin() -> Self {
+    pub(crate) fn begin() -> Self {
         static HOOK: Once = Once::new();
         HOOK.call_once(|| {
             let usual = panic::take_hook();
@@ -38,12 +38,12 @@ impl NoPanics {
         Self(PANICS.load(Ordering::SeqCst))
     }
 
-    pub fn end(&self, what: &str) {
+    pub(crate) fn end(&self, what: &str) {
         assert_eq!(PANICS.load(Ordering::SeqCst), self.0, "a panic: {what}");
     }
 }
 
-pub async fn in_time<T>(what: &str, work: impl Future<Output = T>) -> T {
+pub(crate) async fn in_time<T>(what: &str, work: impl Future<Output = T>) -> T {
     tokio::time::timeout(PATIENCE, work).await.unwrap_or_else(|_| panic!("{what} never ends"))
 }
 
@@ -52,7 +52,7 @@ type Answer = Result<bool, StoreError>;
 
 /// Runs every verb that a receiver and a worker ask, on an inbox without other events. Each has an answer or an error; with
 /// `must_work`, the answer of a store that works.
-pub async fn try_verbs(what: &str, inbox: &impl Queue, must_work: bool) {
+pub(crate) async fn try_verbs(what: &str, inbox: &impl Queue, must_work: bool) {
     let inline = EventKey::new("/inline", None, &ClaimToken::random().to_string());
     let queued = EventKey::new("/queued", None, &ClaimToken::random().to_string());
     let claim = ClaimRequest::new(&inline, ClaimToken::random(), LEASE);

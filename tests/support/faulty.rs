@@ -16,7 +16,7 @@ use tower_webhook::store::{
 };
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Verb {
+pub(crate) enum Verb {
     Claim,
     Renew,
     Complete,
@@ -32,7 +32,7 @@ pub enum Verb {
 
 /// What becomes of a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Fault {
+pub(crate) enum Fault {
     /// It fails and takes no effect.
     Fail,
     /// It finds its record held by a transaction, and takes no effect.
@@ -47,8 +47,8 @@ pub enum Fault {
 
 /// The memory store behind faults. Clones share it.
 #[derive(Clone)]
-pub struct Faulty {
-    pub inner: MemoryStore,
+pub(crate) struct Faulty {
+    pub(crate) inner: MemoryStore,
     verbs: Arc<[Control; 11]>,
     keys: Arc<Mutex<BTreeSet<String>>>,
     lent: Option<Enlistment>,
@@ -61,55 +61,55 @@ struct Control {
 }
 
 impl Faulty {
-    pub fn new(inner: MemoryStore) -> Self {
+    pub(crate) fn new(inner: MemoryStore) -> Self {
         let control = || Control { fault: watch::Sender::new(None), calls: watch::Sender::new(0) };
         let verbs = std::array::from_fn(|_| control());
         Self { inner, verbs: Arc::new(verbs), keys: Arc::default(), lent: None, asked_for: Arc::default() }
     }
 
     /// The same store, lending this statement to its claims.
-    pub fn lends(self, enlistment: Enlistment) -> Self {
+    pub(crate) fn lends(self, enlistment: Enlistment) -> Self {
         Self { lent: Some(enlistment), ..self }
     }
 
     /// Every call of `verb` has this fault, until it is healed.
-    pub fn breaks(&self, verb: Verb, fault: Fault) {
+    pub(crate) fn breaks(&self, verb: Verb, fault: Fault) {
         self.breaks_times(verb, fault, usize::MAX);
     }
 
     /// The next calls of `verb` have this fault.
-    pub fn breaks_times(&self, verb: Verb, fault: Fault, calls: usize) {
+    pub(crate) fn breaks_times(&self, verb: Verb, fault: Fault, calls: usize) {
         self.control(verb).fault.send_replace(Some((fault, calls)));
     }
 
     /// The verb works again, and calls that hang go on.
-    pub fn heal(&self, verb: Verb) {
+    pub(crate) fn heal(&self, verb: Verb) {
         self.control(verb).fault.send_replace(None);
     }
 
     /// How often `verb` was called.
-    pub fn calls(&self, verb: Verb) -> usize {
+    pub(crate) fn calls(&self, verb: Verb) -> usize {
         *self.control(verb).calls.borrow()
     }
 
     /// Ready when `verb` has been called this often in all.
-    pub async fn called(&self, verb: Verb, times: usize) {
+    pub(crate) async fn called(&self, verb: Verb, times: usize) {
         let mut calls = self.control(verb).calls.subscribe();
         soon(calls.wait_for(|calls| *calls >= times)).await.expect("the store holds the sender");
     }
 
     /// Every key that the store was ever asked for.
-    pub fn keys(&self) -> BTreeSet<String> {
+    pub(crate) fn keys(&self) -> BTreeSet<String> {
         self.keys.lock().expect("no panic under the lock").clone()
     }
 
     /// How many events each lease asked for.
-    pub fn asked_for(&self) -> Vec<usize> {
+    pub(crate) fn asked_for(&self) -> Vec<usize> {
         self.asked_for.lock().expect("no panic under the lock").clone()
     }
 
     /// Running and completed keys.
-    pub fn held(&self) -> (usize, usize) {
+    pub(crate) fn held(&self) -> (usize, usize) {
         let stats = self.inner.stats();
         (stats.running, stats.completed)
     }
@@ -175,7 +175,7 @@ impl Control {
 }
 
 /// Turns a hang into a failure: nothing takes a day, and in paused time a day is over at once.
-pub async fn soon<F: Future>(future: F) -> F::Output {
+pub(crate) async fn soon<F: Future>(future: F) -> F::Output {
     tokio::time::timeout(Duration::from_secs(24 * 3600), future).await.expect("what never came")
 }
 

@@ -13,7 +13,7 @@ use super::faulty::soon;
 
 /// A handler under the test's control, and what became of its runs. Clones share it.
 #[derive(Clone)]
-pub struct Handler {
+pub(crate) struct Handler {
     shared: Arc<Shared>,
 }
 
@@ -27,7 +27,7 @@ struct Shared {
 }
 
 impl Handler {
-    pub fn new() -> Self {
+    pub(crate) fn new() -> Self {
         let shared = Shared {
             started: watch::Sender::default(),
             finished: watch::Sender::default(),
@@ -40,31 +40,31 @@ impl Handler {
     }
 
     /// What the runs answer that have not answered yet.
-    pub fn answers(&self, status: u16) {
+    pub(crate) fn answers(&self, status: u16) {
         self.shared.answer.send_replace(StatusCode::from_u16(status).expect("a status"));
     }
 
     /// From now on runs wait to be told.
-    pub fn hold(&self) {
+    pub(crate) fn hold(&self) {
         self.shared.held.send_replace(true);
     }
 
     /// Runs that begin from now on do not wait.
-    pub fn hold_no_more(&self) {
+    pub(crate) fn hold_no_more(&self) {
         self.shared.held.send_replace(false);
     }
 
     /// Lets one run go on that waits, or is the next to.
-    pub fn go(&self) {
+    pub(crate) fn go(&self) {
         self.shared.go.add_permits(1);
     }
 
-    pub fn runs(&self) -> usize {
+    pub(crate) fn runs(&self) -> usize {
         self.shared.started.borrow().len()
     }
 
     /// The event of the run with this number, from 1, once it has begun.
-    pub async fn started(&self, number: usize) -> WebhookEvent {
+    pub(crate) async fn started(&self, number: usize) -> WebhookEvent {
         let mut started = self.shared.started.subscribe();
         let events =
             soon(started.wait_for(|events| events.len() >= number)).await.expect("the handler holds the sender");
@@ -72,21 +72,21 @@ impl Handler {
     }
 
     /// Ready when this many runs have come to their end.
-    pub async fn finished(&self, runs: usize) {
+    pub(crate) async fn finished(&self, runs: usize) {
         reached(&self.shared.finished, runs).await;
     }
 
     /// Ready when this many runs were dropped half-way.
-    pub async fn dropped(&self, runs: usize) {
+    pub(crate) async fn dropped(&self, runs: usize) {
         reached(&self.shared.dropped, runs).await;
     }
 
-    pub fn dropped_so_far(&self) -> usize {
+    pub(crate) fn dropped_so_far(&self) -> usize {
         *self.shared.dropped.borrow()
     }
 
     /// What the handler does with one event.
-    pub async fn run(self, event: WebhookEvent) -> StatusCode {
+    pub(crate) async fn run(self, event: WebhookEvent) -> StatusCode {
         let half_way = CountDrop(Some(self.shared.dropped.clone()));
         self.shared.started.send_modify(|events| events.push(event));
         if *self.shared.held.borrow() {
@@ -100,7 +100,7 @@ impl Handler {
 
 /// What an outer layer sees of the requests. Clones share it.
 #[derive(Clone)]
-pub struct Requests {
+pub(crate) struct Requests {
     begun: watch::Sender<usize>,
     ended: watch::Sender<usize>,
     dropped: watch::Sender<usize>,
@@ -111,17 +111,17 @@ impl Requests {
         Self { begun: watch::Sender::default(), ended: watch::Sender::default(), dropped: watch::Sender::default() }
     }
 
-    pub async fn begun(&self, requests: usize) {
+    pub(crate) async fn begun(&self, requests: usize) {
         reached(&self.begun, requests).await;
     }
 
     /// Ready when this many were answered or dropped.
-    pub async fn ended(&self, requests: usize) {
+    pub(crate) async fn ended(&self, requests: usize) {
         reached(&self.ended, requests).await;
     }
 
     /// Ready when this many were dropped before their answer.
-    pub async fn dropped(&self, requests: usize) {
+    pub(crate) async fn dropped(&self, requests: usize) {
         reached(&self.dropped, requests).await;
     }
 

@@ -11,21 +11,21 @@ use tracing_subscriber::layer::{Context, Layer, SubscriberExt};
 
 /// What was told on this thread since [`Logs::capture`]. Clones share it.
 #[derive(Clone, Default)]
-pub struct Logs {
+pub(crate) struct Logs {
     lines: Arc<Mutex<Vec<Line>>>,
 }
 
 /// One event, or one span's fields.
 #[derive(Clone, Debug)]
-pub struct Line {
-    pub target: String,
-    pub level: tracing::Level,
-    pub text: String,
+pub(crate) struct Line {
+    pub(crate) target: String,
+    pub(crate) level: tracing::Level,
+    pub(crate) text: String,
 }
 
 impl Logs {
     /// Listens on this thread, at every level, until the guard is dropped.
-    pub fn capture() -> (Self, DefaultGuard) {
+    pub(crate) fn capture() -> (Self, DefaultGuard) {
         // Without it, a callsite first met on a thread that listens to nothing may be switched off for all of them.
         static EVERY_THREAD: Once = Once::new();
         EVERY_THREAD.call_once(|| {
@@ -38,18 +38,18 @@ impl Logs {
     }
 
     /// What the crate told.
-    pub fn lines(&self) -> Vec<Line> {
+    pub(crate) fn lines(&self) -> Vec<Line> {
         self.lines.lock().expect("no panic under the lock").clone()
     }
 
     /// The audit events.
-    pub fn audits(&self) -> Vec<String> {
+    pub(crate) fn audits(&self) -> Vec<String> {
         let audits = self.lines().into_iter().filter(|line| line.target == "tower_webhook::audit");
         audits.map(|line| line.text).collect()
     }
 
     /// The lines that contain this text.
-    pub fn count(&self, text: &str) -> usize {
+    pub(crate) fn count(&self, text: &str) -> usize {
         self.lines().iter().filter(|line| line.text.contains(text)).count()
     }
 

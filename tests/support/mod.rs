@@ -1,40 +1,43 @@
 //! The helpers that the integration tests share.
 
-#![allow(dead_code, unreachable_pub, unused_imports, reason = "every test binary uses a part of it")]
+#![cfg_attr(
+    not(all(feature = "postgres", feature = "redis", feature = "sqlite")),
+    allow(dead_code, unused_imports, reason = "some helpers serve the tests of some stores only")
+)]
 
 use tower_webhook::{EventKey, scheme};
 
 mod answer;
-pub mod audited;
-pub mod checker;
-pub mod controlled;
-pub mod directory;
-pub mod example;
-pub mod extremes;
-pub mod faulty;
-pub mod handler;
-pub mod logs;
-pub mod process;
-pub mod proxy;
+pub(crate) mod audited;
+pub(crate) mod checker;
+pub(crate) mod controlled;
+pub(crate) mod directory;
+pub(crate) mod example;
+pub(crate) mod extremes;
+pub(crate) mod faulty;
+pub(crate) mod handler;
+pub(crate) mod logs;
+pub(crate) mod process;
+pub(crate) mod proxy;
 mod receiver;
-pub mod servers;
-pub mod socket;
-pub mod states;
-pub mod wait;
+pub(crate) mod servers;
+pub(crate) mod socket;
+pub(crate) mod states;
+pub(crate) mod wait;
 
-pub use self::answer::Answer;
-pub use self::receiver::Receiver;
+pub(crate) use self::answer::Answer;
+pub(crate) use self::receiver::Receiver;
 
 /// The receiver's clock starts here.
-pub const NOW: u64 = 1_700_000_000;
-pub const SECRET: &str = "whsec_test_secret";
-pub const HEADER: &str = "webhook-signature";
+pub(crate) const NOW: u64 = 1_700_000_000;
+pub(crate) const SECRET: &str = "whsec_test_secret";
+pub(crate) const HEADER: &str = "webhook-signature";
 
-pub fn scheme() -> scheme::Template {
+pub(crate) fn scheme() -> scheme::Template {
     scheme::timestamped(SECRET).expect("a valid secret")
 }
 
 /// The key of an event at `/webhooks`.
-pub fn key(id: &str) -> EventKey {
+pub(crate) fn key(id: &str) -> EventKey {
     EventKey::new("/webhooks", None, id)
 }

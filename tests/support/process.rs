@@ -13,20 +13,21 @@ use tower_webhook::scheme;
 use tower_webhook::testing::TestSender;
 
 use super::example::example;
+use super::servers::stopped::wait_until_stopped;
 use super::socket::{PATIENCE, RawClient, raw};
 
 const SECRET: &str = "whsec_process";
 
 /// The example, listening. Killed when dropped.
-pub struct Process {
+pub(crate) struct Process {
     child: Child,
     output: Option<BufReader<ChildStdout>>,
-    pub address: SocketAddr,
+    pub(crate) address: SocketAddr,
 }
 
 impl Process {
     /// Starts an example that says on its first line where it listens.
-    pub fn start(name: &str, arguments: &[&str]) -> Self {
+    pub(crate) fn start(name: &str, arguments: &[&str]) -> Self {
         let mut child = Command::new(example(name))
             .args(["--listen", "127.0.0.1:0", "--secret", SECRET])
             .args(arguments)
@@ -46,7 +47,7 @@ impl Process {
     }
 
     /// Ready when it has printed a line with this in it.
-    pub async fn printed(&mut self, text: &'static str) {
+    pub(crate) async fn printed(&mut self, text: &'static str) {
         let mut output = self.output.take().expect("not waited for");
         let reading = tokio::task::spawn_blocking(move || {
             let mut line = String::new();
@@ -60,14 +61,14 @@ impl Process {
     }
 
     /// What it answers to a GET.
-    pub async fn get(address: SocketAddr, path: &str) -> Option<String> {
+    pub(crate) async fn get(address: SocketAddr, path: &str) -> Option<String> {
         let request = format!("GET {path} HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\r\n");
         let answer = exchange(address, request.as_bytes()).await?;
         answer.split_once("\r\n\r\n").map(|(_, body)| body.to_owned())
     }
 
     /// A signed delivery, and the status that it gets; `None` when there is nobody, or the connection ends without one.
-    pub async fn deliver(address: SocketAddr, id: &str) -> Option<u16> {
+    pub(crate) async fn deliver(address: SocketAddr, id: &str) -> Option<u16> {
         let sender = TestSender::new(scheme::stripe(SECRET).expect("a secret"));
         let body = format!(r#"{{"id":"{id}","type":"test.event"}}"#);
         let (head, body) = raw(sender.deliver(body).request::<Body>()).await;
@@ -78,7 +79,7 @@ impl Process {
 
     /// Starts two deliveries of one event. Nobody waits here, so the one that is answered with 503 has seen the other one
     /// run: what is left in the set is a delivery in the middle of its handler.
-    pub async fn deliver_until_running(&self, id: &'static str) -> JoinSet<Option<u16>> {
+    pub(crate) async fn deliver_until_running(&self, id: &'static str) -> JoinSet<Option<u16>> {
         let mut deliveries = JoinSet::new();
         for _ in 0..2 {
             deliveries.spawn(Self::deliver(self.address, id));
@@ -87,18 +88,21 @@ impl Process {
         deliveries
     }
 
-    pub fn terminate(&self) {
+    pub(crate) fn terminate(&self) {
         self.signal("TERM");
     }
 
     /// Sends it a signal by its name.
-    pub fn signal(&self, name: &str) {
+    pub(crate) fn signal(&self, name: &str) {
         let sent = Command::new("kill").args([&format!("-{name}"), &self.child.id().to_string()]).status();
         assert!(sent.expect("kill").success());
+        if name == "STOP" {
+            wait_until_stopped(self.child.id());
+        }
     }
 
     /// How it ended, and what it printed since it began to listen.
-    pub async fn wait(&mut self) -> (ExitStatus, String) {
+    pub(crate) async fn wait(&mut self) -> (ExitStatus, String) {
         let output = self.output.take().expect("the first wait");
         let printed = tokio::task::spawn_blocking(|| std::io::read_to_string(output));
         let printed = tokio::time::timeout(PATIENCE, printed).await.expect("its end").expect("no panic");
@@ -121,26 +125,26 @@ async fn exchange(address: SocketAddr, request: &[u8]) -> Option<String> {
 }
 
 /// The next answer of several deliveries.
-pub async fn next(deliveries: &mut JoinSet<Option<u16>>) -> Option<u16> {
+pub(crate) async fn next(deliveries: &mut JoinSet<Option<u16>>) -> Option<u16> {
     let answer = tokio::time::timeout(PATIENCE, deliveries.join_next()).await.expect("an answer");
     answer.expect("a delivery").expect("no panic")
 }
 
 /// Where the `receiver` example writes a line for each effect. Removed when dropped.
-pub struct LedgerFile(PathBuf);
+pub(crate) struct LedgerFile(PathBuf);
 
 impl LedgerFile {
-    pub fn new(test: &str) -> Self {
+    pub(crate) fn new(test: &str) -> Self {
         let path = std::env::temp_dir().join(format!("tower-webhook-{test}-{}.jsonl", std::process::id()));
         let _ = std::fs::remove_file(&path);
         Self(path)
     }
 
-    pub fn path(&self) -> &str {
+    pub(crate) fn path(&self) -> &str {
         self.0.to_str().expect("a path of text")
     }
 
-    pub fn lines(&self) -> Vec<String> {
+    pub(crate) fn lines(&self) -> Vec<String> {
         let text = std::fs::read_to_string(&self.0).expect("the ledger");
         text.lines().map(str::to_owned).collect()
     }

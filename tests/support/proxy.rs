@@ -11,13 +11,11 @@ use tokio::task::AbortHandle;
 
 /// What happens to the bytes that pass.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Weather {
+pub(crate) enum Weather {
     #[default]
     Fair,
     /// Connections are closed, and new ones are closed as soon as they are accepted.
     Cut,
-    /// What the client sends never arrives; the client only sees that nothing comes back.
-    SwallowRequests,
     /// What the client sends waits until the weather changes.
     HoldRequests,
     /// Requests arrive and take effect; their replies do not.
@@ -29,8 +27,8 @@ pub enum Weather {
 }
 
 /// Stops when it is dropped.
-pub struct Proxy {
-    pub address: SocketAddr,
+pub(crate) struct Proxy {
+    pub(crate) address: SocketAddr,
     sky: watch::Sender<Sky>,
     accepting: AbortHandle,
 }
@@ -65,7 +63,7 @@ enum Direction {
 
 impl Proxy {
     /// A proxy in front of the server at `upstream`.
-    pub async fn before(upstream: SocketAddr) -> Self {
+    pub(crate) async fn before(upstream: SocketAddr) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.expect("a free port");
         let address = listener.local_addr().expect("an address");
         let sky = watch::Sender::new(Sky::default());
@@ -79,22 +77,22 @@ impl Proxy {
         Self { address, sky, accepting: accepting.abort_handle() }
     }
 
-    pub fn set(&self, weather: Weather) {
+    pub(crate) fn set(&self, weather: Weather) {
         self.sky.send_modify(|sky| sky.weather = weather);
     }
 
     /// Closes the connections that there are; nothing passes through them any more. New ones have fair weather.
-    pub fn cut(&self) {
+    pub(crate) fn cut(&self) {
         self.sky.send_modify(|sky| *sky = Sky { weather: Weather::Fair, cuts: sky.cuts + 1, ..*sky });
     }
 
     /// From now on the connections that there are have this weather, and others have fair weather.
-    pub fn leave_behind(&self, behind: Weather) {
+    pub(crate) fn leave_behind(&self, behind: Weather) {
         self.sky.send_modify(|sky| *sky = Sky { weather: Weather::Fair, age: sky.age + 1, behind, ..*sky });
     }
 
     /// Changes the weather of the connections that were left behind.
-    pub fn set_behind(&self, behind: Weather) {
+    pub(crate) fn set_behind(&self, behind: Weather) {
         self.sky.send_modify(|sky| sky.behind = behind);
     }
 }
@@ -143,7 +141,7 @@ async fn pass(
             return Ok(());
         }
         match (weather, direction) {
-            (Weather::SwallowRequests, Direction::Requests) | (Weather::SwallowReplies, Direction::Replies) => continue,
+            (Weather::SwallowReplies, Direction::Replies) => continue,
             (Weather::HoldReplies, Direction::Replies) | (Weather::HoldRequests, Direction::Requests) => {
                 // The proxy's end is a change of weather, too.
                 let _ = sky.wait_for(|sky| sky.over(then) != weather).await;

@@ -19,28 +19,28 @@ use super::faulty::Faulty;
 use super::{Answer, NOW, scheme};
 
 /// A receiver on the memory store, and everything to look at it from outside.
-pub struct Receiver {
-    pub app: Router,
-    pub store: MemoryStore,
-    pub clock: ManualClock,
-    pub sender: TestSender,
-    pub layer: WebhookLayer,
+pub(crate) struct Receiver {
+    pub(crate) app: Router,
+    pub(crate) store: MemoryStore,
+    pub(crate) clock: ManualClock,
+    pub(crate) sender: TestSender,
+    pub(crate) layer: WebhookLayer,
     runs: Arc<AtomicUsize>,
 }
 
 impl Receiver {
     /// Every event is handled with an empty 200.
-    pub fn new() -> Self {
+    pub(crate) fn new() -> Self {
         Self::build(|layer| layer, |_| async {})
     }
 
     /// As [`Receiver::new`], with another configuration.
-    pub fn configured(configure: impl FnOnce(WebhookLayer) -> WebhookLayer) -> Self {
+    pub(crate) fn configured(configure: impl FnOnce(WebhookLayer) -> WebhookLayer) -> Self {
         Self::build(configure, |_| async {})
     }
 
     /// As [`Receiver::new`], with another handler.
-    pub fn handling<H, F>(handler: H) -> Self
+    pub(crate) fn handling<H, F>(handler: H) -> Self
     where
         H: Fn(WebhookEvent) -> F + Clone + Send + Sync + 'static,
         F: Future<Output: IntoResponse> + Send + 'static,
@@ -49,7 +49,7 @@ impl Receiver {
     }
 
     /// A receiver at `/webhooks`, for every method, so that it is the layer who refuses.
-    pub fn build<H, F>(configure: impl FnOnce(WebhookLayer) -> WebhookLayer, handler: H) -> Self
+    pub(crate) fn build<H, F>(configure: impl FnOnce(WebhookLayer) -> WebhookLayer, handler: H) -> Self
     where
         H: Fn(WebhookEvent) -> F + Clone + Send + Sync + 'static,
         F: Future<Output: IntoResponse> + Send + 'static,
@@ -59,7 +59,7 @@ impl Receiver {
     }
 
     /// As [`Receiver::handling`], on a store with faults.
-    pub fn on<H, F>(store: Faulty, handler: H) -> Self
+    pub(crate) fn on<H, F>(store: Faulty, handler: H) -> Self
     where
         H: Fn(WebhookEvent) -> F + Clone + Send + Sync + 'static,
         F: Future<Output: IntoResponse> + Send + 'static,
@@ -91,25 +91,25 @@ impl Receiver {
     }
 
     /// How often the handler was called.
-    pub fn runs(&self) -> usize {
+    pub(crate) fn runs(&self) -> usize {
         self.runs.load(Ordering::SeqCst)
     }
 
     /// A delivery of `{"id": id}`.
-    pub fn event(&self, id: &str) -> TestDelivery {
+    pub(crate) fn event(&self, id: &str) -> TestDelivery {
         self.sender.deliver(format!(r#"{{"id":"{id}","type":"test.event"}}"#))
     }
 
-    pub async fn deliver(&self, delivery: &TestDelivery) -> Answer {
+    pub(crate) async fn deliver(&self, delivery: &TestDelivery) -> Answer {
         self.send(delivery.request()).await
     }
 
-    pub async fn send(&self, request: Request<Body>) -> Answer {
+    pub(crate) async fn send(&self, request: Request<Body>) -> Answer {
         Answer::read(self.app.clone().oneshot(request).await.expect("a router cannot fail")).await
     }
 
     /// Asserts a refusal with this status that touched neither the store nor the handler.
-    pub async fn refuses(&self, request: Request<Body>, status: StatusCode, what: &str) -> RejectionKind {
+    pub(crate) async fn refuses(&self, request: Request<Body>, status: StatusCode, what: &str) -> RejectionKind {
         let (runs, stored) = (self.runs(), self.store.len());
         let answer = self.send(request).await;
         assert_eq!(answer.status, status, "{what}: {:?}", answer.outcome);

@@ -11,10 +11,10 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 
 /// Nothing in these tests takes this long; it only turns a hang into a failure.
-pub const PATIENCE: Duration = Duration::from_secs(20);
+pub(crate) const PATIENCE: Duration = Duration::from_secs(20);
 
 /// Serves `app` until the test's runtime ends.
-pub async fn serve(app: Router) -> SocketAddr {
+pub(crate) async fn serve(app: Router) -> SocketAddr {
     let listener = TcpListener::bind("127.0.0.1:0").await.expect("a free port");
     let address = listener.local_addr().expect("an address");
     tokio::spawn(async move { axum::serve(listener, app).await });
@@ -22,20 +22,20 @@ pub async fn serve(app: Router) -> SocketAddr {
 }
 
 /// A connection on which HTTP/1.1 is written by hand.
-pub struct RawClient(pub TcpStream);
+pub(crate) struct RawClient(pub(crate) TcpStream);
 
 impl RawClient {
-    pub async fn connect(address: SocketAddr) -> Self {
+    pub(crate) async fn connect(address: SocketAddr) -> Self {
         Self(TcpStream::connect(address).await.expect("a connection"))
     }
 
-    pub async fn write(&mut self, bytes: impl AsRef<[u8]>) {
+    pub(crate) async fn write(&mut self, bytes: impl AsRef<[u8]>) {
         self.0.write_all(bytes.as_ref()).await.expect("a writable connection");
         self.0.flush().await.expect("a writable connection");
     }
 
     /// Everything that the server sends until it closes the connection.
-    pub async fn read_to_end(&mut self) -> String {
+    pub(crate) async fn read_to_end(&mut self) -> String {
         let mut answer = Vec::new();
         let read = tokio::time::timeout(PATIENCE, self.0.read_to_end(&mut answer)).await.expect("an end");
         // A reset after the answer is as good as an end: the server did not read what it refused.
@@ -44,7 +44,7 @@ impl RawClient {
     }
 
     /// The head of the next response.
-    pub async fn read_head(&mut self) -> String {
+    pub(crate) async fn read_head(&mut self) -> String {
         let mut head = Vec::new();
         while !head.ends_with(b"\r\n\r\n") {
             let byte = tokio::time::timeout(PATIENCE, self.0.read_u8()).await.expect("an answer");
@@ -55,7 +55,7 @@ impl RawClient {
 }
 
 /// The head of `request` as HTTP/1.1 text, without its last empty line, and its body.
-pub async fn raw(request: Request<Body>) -> (String, Vec<u8>) {
+pub(crate) async fn raw(request: Request<Body>) -> (String, Vec<u8>) {
     let (parts, body) = request.into_parts();
     let body = body.collect().await.expect("a body").to_bytes().to_vec();
     let mut head = format!("{} {} HTTP/1.1\r\nhost: localhost\r\n", parts.method, parts.uri);

@@ -8,24 +8,25 @@ use tower_webhook::EventKey;
 use tower_webhook::queue::{Filter, LeaseRequest, Leased, Order, Queue, StoredRequest};
 use tower_webhook::store::{Claim, ClaimRequest, ClaimToken, Completion, Ending, Hold, Store};
 
-pub const LEASE: Duration = Duration::from_secs(30);
+pub(crate) const LEASE: Duration = Duration::from_secs(30);
 const DAY: Duration = Duration::from_secs(24 * 3600);
 const ORDER: &str = "account";
 
-pub const INLINE: [&str; 4] = ["running", "completed", "failed", "released"];
-pub const QUEUED: [&str; 7] = ["waiting", "behind another", "running", "lapsed", "completed", "dead", "discarded"];
+pub(crate) const INLINE: [&str; 4] = ["running", "completed", "failed", "released"];
+pub(crate) const QUEUED: [&str; 7] =
+    ["waiting", "behind another", "running", "lapsed", "completed", "dead", "discarded"];
 
 /// The columns of a record: `None` for one that holds nothing, and the text of one that holds text.
-pub type Found = BTreeMap<String, Option<String>>;
+pub(crate) type Found = BTreeMap<String, Option<String>>;
 
 /// One table of the page: the cells of each column, by the state.
-pub struct StateTable {
+pub(crate) struct StateTable {
     cells: BTreeMap<String, BTreeMap<String, String>>,
 }
 
 impl StateTable {
     /// The table below this heading.
-    pub fn below(heading: &str) -> Self {
+    pub(crate) fn below(heading: &str) -> Self {
         let section = section(heading);
         let mut rows = section.lines().filter(|line| line.starts_with('|')).map(cells);
         let states = rows.next().expect("a header").split_off(1);
@@ -40,13 +41,13 @@ impl StateTable {
         table
     }
 
-    pub fn cell(&self, name: &str, state: &str) -> &str {
+    pub(crate) fn cell(&self, name: &str, state: &str) -> &str {
         &self.cells[name][state]
     }
 
     /// The cells of `state` that records in this state contradict. All records hold something where the page says so,
     /// none where it has a dash, and some of them where it has both. Where a cell quotes a text, they hold this text.
-    pub fn contradictions(&self, state: &str, records: &[Found]) -> Vec<String> {
+    pub(crate) fn contradictions(&self, state: &str, records: &[Found]) -> Vec<String> {
         assert!(!records.is_empty(), "{state}");
         let named: BTreeSet<_> = self.cells.keys().collect();
         for found in records {
@@ -71,7 +72,7 @@ impl StateTable {
 }
 
 /// The part of the page below this heading.
-pub fn section(heading: &str) -> String {
+pub(crate) fn section(heading: &str) -> String {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("docs/states.md");
     let page = std::fs::read_to_string(path).expect("the page");
     let (_, rest) = page.split_once(&format!("\n### {heading}\n")).expect("the heading");
@@ -79,18 +80,18 @@ pub fn section(heading: &str) -> String {
 }
 
 /// The cells of a row.
-pub fn cells(row: &str) -> Vec<&str> {
+pub(crate) fn cells(row: &str) -> Vec<&str> {
     row.trim_matches('|').split('|').map(str::trim).collect()
 }
 
 /// The names in a cell.
-pub fn quoted(cell: &str) -> impl Iterator<Item = &str> {
+pub(crate) fn quoted(cell: &str) -> impl Iterator<Item = &str> {
     cell.split(['`', '*']).skip(1).step_by(2)
 }
 
 /// What distinguishes the events that are brought into one state.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Past {
+pub(crate) enum Past {
     /// No type, no sequence, never tried; and no order, unless the state needs one.
     Bare,
     /// With a type and a sequence. Its handler was started once, and is to be tried again.
@@ -100,10 +101,10 @@ pub enum Past {
 }
 
 impl Past {
-    pub const ALL: [Self; 3] = [Self::Bare, Self::Retried, Self::Requeued];
+    pub(crate) const ALL: [Self; 3] = [Self::Bare, Self::Retried, Self::Requeued];
 
     /// For how long the store keeps the bodies of completed events.
-    pub fn bodies(self) -> Option<Duration> {
+    pub(crate) fn bodies(self) -> Option<Duration> {
         match self {
             Self::Bare => None,
             Self::Retried => Some(Duration::from_secs(60)),
@@ -123,7 +124,7 @@ impl Past {
     }
 }
 
-pub fn key() -> EventKey {
+pub(crate) fn key() -> EventKey {
     EventKey::new("/webhooks", None, "evt_1")
 }
 
@@ -132,7 +133,7 @@ fn other_key() -> EventKey {
 }
 
 /// Brings an event that is run inline into this state.
-pub async fn bring_inline(store: &impl Store, state: &str, event_type: Option<&str>) {
+pub(crate) async fn bring_inline(store: &impl Store, state: &str, event_type: Option<&str>) {
     let key = key();
     let claim = ClaimRequest::new(&key, ClaimToken::random(), LEASE).event_type(event_type);
     assert!(matches!(store.claim(&claim).await.expect("an answer"), Claim::Fresh { .. }));
@@ -146,7 +147,7 @@ pub async fn bring_inline(store: &impl Store, state: &str, event_type: Option<&s
 }
 
 /// Brings a queued event into this state, but for time that has to pass: a lapsed event is running.
-pub async fn bring_queued(queue: &impl Queue, state: &str, past: Past) {
+pub(crate) async fn bring_queued(queue: &impl Queue, state: &str, past: Past) {
     let is_behind = state == "behind another";
     if is_behind && past != Past::Requeued {
         enqueue(queue, &other_key(), None, Some(Order::of(ORDER))).await;
@@ -181,7 +182,7 @@ pub async fn bring_queued(queue: &impl Queue, state: &str, past: Past) {
 }
 
 /// Leases the event, which is the only one that is due.
-pub async fn lease(queue: &impl Queue) -> Leased {
+pub(crate) async fn lease(queue: &impl Queue) -> Leased {
     let mut leased = queue.lease(&LeaseRequest::new(10, LEASE)).await.expect("an answer");
     assert_eq!(leased.iter().map(|leased| &leased.key).collect::<Vec<_>>(), [&key()]);
     leased.remove(0)

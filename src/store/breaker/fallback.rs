@@ -93,9 +93,9 @@ impl Fallback {
         Err(StoreError::new(StoreErrorKind::Full))
     }
 
-    /// Adds a claim that the store has given. If the event was claimed here while the store was deciding, that answer
+    /// Records a claim that the store has given. If the event was claimed here while the store was deciding, that answer
     /// stands and is returned: the store's claim has to be released.
-    pub(super) fn add_of_store(&self, request: &ClaimRequest<'_>, now: Instant) -> Option<Claim> {
+    pub(super) fn record_store_claim(&self, request: &ClaimRequest<'_>, now: Instant) -> Option<Claim> {
         let mut claims = self.lock();
         let here = claims.journal.claim(request, now);
         if here.is_none() {

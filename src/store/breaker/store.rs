@@ -141,7 +141,7 @@ impl Shared {
         if !matches!(claim, Claim::Fresh { .. }) {
             return Ok(claim);
         }
-        let Some(here) = fallback.add_of_store(request, self.now()) else { return Ok(claim) };
+        let Some(here) = fallback.record_store_claim(request, self.now()) else { return Ok(claim) };
         self.release_in_store(request).await;
         Ok(here)
     }
@@ -154,7 +154,7 @@ impl Shared {
         request: &ClaimRequest<'_>,
         error: StoreError,
     ) -> Result<Claim, StoreError> {
-        // Not the fallback's error, by which the caller would take it that there is no claim to release.
+        // Returns the store's error: the fallback's `Full` would tell the caller that no claim needs a release.
         let claim = fallback.claim(request, true, self.now()).map_err(|_| error)?;
         if !matches!(claim, Claim::Fresh { .. }) {
             self.release_in_store(request).await;

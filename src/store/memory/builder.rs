@@ -115,7 +115,7 @@ fn shard_count(capacity: usize) -> usize {
 
 fn limits(capacity: usize, shards: usize, min_retention: Duration) -> Limits {
     let share = capacity.div_ceil(shards).min(MAX_SHARD_SIZE);
-    // The fullest shard is off the mean by a few times its root; six are never seen.
+    // The load of a shard deviates from the mean by about the root of the mean. Six times that is enough.
     let headroom = if shards == 1 { 0 } else { 6 * share.isqrt() };
     Limits { capacity: share + headroom, high: share - share / 5, low: share - share * 3 / 10, min_retention }
 }

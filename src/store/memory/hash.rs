@@ -19,7 +19,8 @@ impl KeyHash {
         self.half(0)
     }
 
-    /// The half that picks the shard: the other one, or all keys of a shard would crowd one corner of its tables.
+    /// The half that picks the shard. The table of a shard uses the other half: with the same one, all keys of a shard
+    /// would lie in one part of its table.
     pub(super) fn shard(&self) -> u64 {
         self.half(8)
     }
@@ -65,8 +66,8 @@ impl KeyHasher {
         KeyHash(bytes)
     }
 
-    /// Shortens a fingerprint. Two that differ are told apart but for 1 in 2³¹ stores, and an attacker cannot tell in
-    /// advance in which: the replay guard's fingerprints are of ids that an attacker picks.
+    /// Shortens a fingerprint. Two different ones collide in 1 of 2³¹ stores, and an attacker, who picks the ids
+    /// that the replay guard compares, cannot tell in which.
     pub(super) fn short(&self, fingerprint: Fingerprint) -> u32 {
         (fingerprint.as_u64().wrapping_mul(self.multiplier) >> 32) as u32
     }

@@ -5,7 +5,7 @@ use std::collections::{BTreeSet, BinaryHeap, HashMap};
 use std::ops::Bound;
 use std::time::Duration;
 
-use crate::store::queue::{KindRooms, LeaseRequest};
+use crate::store::queue::{LeaseBudget, LeaseRequest};
 
 /// When an event is due, or when its lease ends, and its number in the order of arrival.
 pub(super) type Position = (Duration, u64);
@@ -53,7 +53,7 @@ impl Leasable {
         now: Duration,
         type_of: impl Fn(u64) -> Option<&'a EventType>,
     ) -> Vec<Position> {
-        let (endpoints, mut rooms) = (self.asked_for(request), KindRooms::new(request));
+        let (endpoints, mut budget) = (self.asked_for(request), LeaseBudget::new(request));
         // The next candidates, with the index of their endpoint, and whether they are the first of their type.
         let mut next: BinaryHeap<_> = endpoints.iter().enumerate().filter_map(first_of_endpoint).collect();
         let mut chosen = Vec::new();
@@ -62,14 +62,14 @@ impl Leasable {
             && position.0 <= now
         {
             let (endpoint, types) = endpoints[index];
-            if !rooms.has_endpoint(endpoint) {
+            if !budget.has_endpoint(endpoint) {
                 continue;
             }
             if is_first && let Some(other) = behind(&types.firsts, position) {
                 next.push(Reverse((other, index, true)));
             }
             let Some(event_type) = type_of(position.1) else { continue };
-            if rooms.enter(endpoint, event_type.as_deref()) {
+            if budget.try_take(endpoint, event_type.as_deref()) {
                 chosen.push(position);
                 let same_type = types.positions.get(event_type).and_then(|positions| behind(positions, position));
                 next.extend(same_type.map(|same_type| Reverse((same_type, index, false))));

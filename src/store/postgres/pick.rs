@@ -16,7 +16,7 @@ use super::fault::Fault;
 use super::statements::{Statement, Statements, statement};
 use super::values::{MOST_BYTES, bigint, index, milliseconds};
 use crate::store::ClaimToken;
-use crate::store::queue::{KindLimits, KindRooms, LAPSED, LeaseRequest};
+use crate::store::queue::{KindLimits, LAPSED, LeaseBudget, LeaseRequest};
 
 /// How many events one statement leases.
 const LARGEST_LEASE: usize = 512;
@@ -111,11 +111,11 @@ impl LeaseItem {
             .bind(bigint(MOST_BYTES))
     }
 
-    fn rooms(&self) -> KindRooms<'_> {
+    fn budget(&self) -> LeaseBudget<'_> {
         let mut request = LeaseRequest::new(self.limit, self.lease);
         request.endpoints = &self.endpoints;
         (request.per_endpoint, request.per_type) = (self.per_endpoint.as_ref(), self.per_type.as_ref());
-        KindRooms::new(&request)
+        LeaseBudget::new(&request)
     }
 
     /// How many events of one kind the worker has room for.
@@ -229,9 +229,9 @@ impl Picker {
 
 /// Returns the keys of the first candidates that the worker has room for.
 fn with_room(candidates: &[Candidate], item: &LeaseItem) -> Vec<String> {
-    let mut rooms = item.rooms();
-    let mut enter = |candidate: &&Candidate| rooms.enter(&candidate.endpoint, candidate.event_type.as_deref());
-    let picked = candidates.iter().filter(|candidate| enter(candidate)).take(item.limit);
+    let mut budget = item.budget();
+    let mut try_take = |candidate: &&Candidate| budget.try_take(&candidate.endpoint, candidate.event_type.as_deref());
+    let picked = candidates.iter().filter(|candidate| try_take(candidate)).take(item.limit);
     picked.map(|candidate| candidate.key.clone()).collect()
 }
 
@@ -240,8 +240,8 @@ fn with_room(candidates: &[Candidate], item: &LeaseItem) -> Vec<String> {
 fn kinds_with_room(kinds: Vec<Kind>, item: &LeaseItem) -> Vec<(KindHash, usize)> {
     let mut due: Vec<_> = kinds.into_iter().filter_map(|kind| Some((kind.hash, kind.first?))).collect();
     due.sort_unstable_by_key(|(_, first)| (first.due, first.arrival));
-    let mut rooms = item.rooms();
-    due.retain(|(_, first)| rooms.enter(&first.endpoint, first.event_type.as_deref()));
+    let mut budget = item.budget();
+    due.retain(|(_, first)| budget.try_take(&first.endpoint, first.event_type.as_deref()));
     due.truncate(item.limit);
     let room = |first: &FirstOfKind| item.room(&first.endpoint, first.event_type.as_deref());
     due.iter().map(|(hash, first)| (*hash, room(first))).collect()

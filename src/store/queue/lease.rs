@@ -71,14 +71,14 @@ impl KindLimits {
     }
 }
 
-/// How much room a lease has left, while it chooses events one by one.
-pub(crate) struct KindRooms<'a> {
+/// The room that a lease has left, while it chooses events one by one.
+pub(crate) struct LeaseBudget<'a> {
     endpoints: &'a [Box<str>],
     per_endpoint: Option<KindLimits>,
     per_type: Option<KindLimits>,
 }
 
-impl<'a> KindRooms<'a> {
+impl<'a> LeaseBudget<'a> {
     pub(crate) fn new(request: &LeaseRequest<'a>) -> Self {
         let (per_endpoint, per_type) = (request.per_endpoint.cloned(), request.per_type.cloned());
         Self { endpoints: request.endpoints, per_endpoint, per_type }
@@ -97,20 +97,20 @@ impl<'a> KindRooms<'a> {
             && event_type.is_none_or(|event_type| has_room(&self.per_type, event_type))
     }
 
-    /// The same; and if so, there is less room for the next.
-    pub(crate) fn enter(&mut self, endpoint: &str, event_type: Option<&str>) -> bool {
+    /// Takes room for one event. Returns `false` if its endpoint or its type has none left.
+    pub(crate) fn try_take(&mut self, endpoint: &str, event_type: Option<&str>) -> bool {
         if !self.has_room(endpoint, event_type) {
             return false;
         }
-        let enter = |limits: &mut Option<KindLimits>, kind: &str| {
+        let take = |limits: &mut Option<KindLimits>, kind: &str| {
             if let Some(limits) = limits {
                 let left = limits.of(kind) - 1;
                 limits.left.insert(kind.into(), left);
             }
         };
-        enter(&mut self.per_endpoint, endpoint);
+        take(&mut self.per_endpoint, endpoint);
         if let Some(event_type) = event_type {
-            enter(&mut self.per_type, event_type);
+            take(&mut self.per_type, event_type);
         }
         true
     }

@@ -29,7 +29,7 @@ mod stored_request;
 
 #[cfg(any(feature = "postgres", feature = "redis", feature = "sqlite"))]
 pub(crate) use self::event::log;
-pub(crate) use self::lease::KindRooms;
+pub(crate) use self::lease::LeaseBudget;
 pub use self::{
     event::{EventState, FailedAttempt, Filter, LAPSED, Page, QueueCounts, QueuedEvent},
     lease::{KindLimits, LeaseRequest, Leased},

@@ -6,14 +6,14 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::sync::oneshot;
-use tokio::time::{Instant, timeout, timeout_at};
+use tokio::time::{Instant, sleep, timeout, timeout_at};
 
 use super::client::Mode;
 use super::entry::optional;
 use super::error::{CommandError, NoConnection, Result};
-use super::inbox::{Inbox, lease_milliseconds};
+use super::inbox::{HeldEvent, Inbox, lease_milliseconds};
 use super::leased_rows::{self, LeasedRow, Row, UNREADABLE};
-use super::{lost_leases, record, scripts};
+use super::{record, scripts};
 use crate::store::ClaimToken;
 use crate::store::in_transit::{InTransit, PutBack};
 use crate::store::queue::{KindLimits, LAPSED, LeaseRequest, Leased};
@@ -72,7 +72,7 @@ impl LeaseTask {
                 return self.release_late(asking, lease).await;
             };
             if answer.as_ref().is_err_and(CommandError::is_reply_lost) {
-                lost_leases::search_later(inbox, lease, self.lease);
+                search_later(inbox, lease, self.lease);
             }
             match answer {
                 Err(CommandError::Broken(_)) if sends < SENDS => sends += 1,
@@ -92,20 +92,20 @@ impl LeaseTask {
     /// the events are searched for by another connection.
     async fn release_late(&self, mut asking: Pin<&mut impl Future<Output = Result<Vec<LeasedRow>>>>, lease: String) {
         let Self { inbox, .. } = self;
-        for delay in lost_leases::delays() {
+        for delay in delays() {
             match timeout(delay, &mut asking).await {
                 Ok(Ok(late)) => {
                     let events = late.iter().filter_map(|row| row.held_event(&inbox.client)).collect();
                     return inbox.release_later(Mode::Repeatable, events);
                 }
                 Ok(Err(error)) if error.is_reply_lost() => {
-                    return lost_leases::search_later(inbox, lease, self.lease);
+                    return search_later(inbox, lease, self.lease);
                 }
                 Ok(Err(_)) => return,
                 Err(_) => {}
             }
             // A failure is tried again after the next delay.
-            if lost_leases::release_found(inbox, &lease).await.unwrap_or(false) {
+            if release_found(inbox, &lease).await.unwrap_or(false) {
                 return;
             }
         }
@@ -162,5 +162,79 @@ impl PutBack for Arc<Inbox> {
     fn put_back(&self, events: Vec<Leased>) {
         let events = events.into_iter().map(|event| self.held(&event.key, event.token)).collect();
         self.release_later(Mode::Repeatable, events);
+    }
+}
+
+/// How many looks that find nothing end a search. The server may carry out a lease after the first look, if the lease
+/// was still on its way when its connection broke.
+const LOOKS: usize = 10;
+
+/// The first delay between two looks, and the longest.
+const DELAYS: [Duration; 2] = [Duration::from_millis(20), Duration::from_secs(1)];
+
+/// How many running events one script looks at.
+const LOOKED_AT: usize = 100;
+
+/// The server's cursor for the beginning of a sorted set, and for its end.
+const START: &str = "0";
+
+/// Where to go on, and the event keys and tokens that were found.
+type Found = (String, Vec<(String, Vec<u8>)>);
+
+/// The delays between looks.
+pub(super) fn delays() -> impl Iterator<Item = Duration> {
+    let [first, longest] = DELAYS;
+    std::iter::successors(Some(first), move |delay| Some((*delay * 2).min(longest)))
+}
+
+/// Searches for the events of a lease in a task of its own, and releases them. The server may be out of reach for
+/// longer than the worker waits: the search goes on until a lease of this time has ended by itself.
+pub(super) fn search_later(inbox: &Arc<Inbox>, lease: String, time: Duration) {
+    let (inbox, lost_at) = (inbox.clone(), Instant::now());
+    tokio::spawn(async move {
+        let mut looks = 0;
+        for delay in delays() {
+            match release_found(&inbox, &lease).await {
+                Ok(true) => return,
+                Ok(false) => looks += 1,
+                Err(_) => {}
+            }
+            if looks >= LOOKS || lost_at.elapsed() >= time {
+                return;
+            }
+            sleep(delay).await;
+        }
+    });
+}
+
+/// Looks once for the events of a lease, and releases them if there are any. One script has leased all of them, so that
+/// none will follow. Returns whether there were any.
+pub(super) async fn release_found(inbox: &Arc<Inbox>, lease: &str) -> Result<bool> {
+    if find(inbox, lease).await?.is_empty() {
+        return Ok(false);
+    }
+    // The lease may have run between two steps of the first look, which then has seen only some of its events.
+    let events = find(inbox, lease).await?;
+    // No worker has sent a command for these events: they need not go by the connections of their keys.
+    inbox.release_later(Mode::Spare, events);
+    Ok(true)
+}
+
+/// Finds the events that run under tokens of this lease.
+async fn find(inbox: &Inbox, lease: &str) -> Result<Vec<HeldEvent>> {
+    let client = &inbox.client;
+    let (stream, most) = (client.stream()?, LOOKED_AT.to_string());
+    let (mut cursor, mut found) = (START.to_owned(), Vec::new());
+    loop {
+        let arguments = [&*client.prefix, lease, &cursor, &most];
+        let reply = client.run(Mode::Spare, &scripts::FIND_LEASED, &stream, &arguments).await?;
+        let (next, rows): Found = reply.read()?;
+        for (key, token) in rows {
+            found.push(HeldEvent { key: client.key_of(&key), token: record::read_token(&token)? });
+        }
+        if next == START {
+            return Ok(found);
+        }
+        cursor = next;
     }
 }

@@ -21,9 +21,9 @@ use crate::store::{StoreError, StoreErrorKind};
 const BUSY_TIMEOUT: Duration = Duration::from_millis(20);
 
 /// How many pages the log may have before it is written back, 16 MiB of the usual ones, and how much of the database a
-/// connection keeps in memory, in KiB. Keys come in no order, so that every claim is on a page of its own: the longer
-/// the log, the more of them share the way back, and a page that is not in memory has to be read first. It costs a
-/// longer pause whenever the log is written back, and some time when it is read after a crash.
+/// connection keeps in memory, in KiB. Keys are random, so that every claim writes a page of its own. A longer log
+/// writes each page back less often, and a larger cache reads fewer pages first. Checkpoints, and recovery after a
+/// crash, take longer.
 const LOG_PAGES: &str = "4000";
 const CACHE: &str = "-16384";
 

@@ -16,7 +16,7 @@ use sqlx::{Executor, Row as _};
 use super::connection::Fault;
 use super::statements::{Statement, Statements, statement};
 use super::time::Now;
-use crate::store::queue::{KindRooms, LeaseRequest};
+use crate::store::queue::{LeaseBudget, LeaseRequest};
 
 /// How many events beyond its limit a lease looks at before it goes from kind to kind.
 const PASSED_OVER: usize = 128;
@@ -60,9 +60,9 @@ pub(super) async fn pick(
     let looked_at = request.limit.saturating_add(if wants_any_kind { 0 } else { PASSED_OVER });
     let first = connection.fetch_all(due(&statements.due, looked_at, now)).await?;
     let are_all = first.len() < looked_at;
-    let (mut rooms, mut picked) = (KindRooms::new(request), Vec::new());
+    let (mut budget, mut picked) = (LeaseBudget::new(request), Vec::new());
     for candidate in read(&first)? {
-        if picked.len() < request.limit && rooms.enter(&candidate.endpoint, candidate.event_type.as_deref()) {
+        if picked.len() < request.limit && budget.try_take(&candidate.endpoint, candidate.event_type.as_deref()) {
             picked.push(candidate.id);
         }
     }
@@ -79,11 +79,11 @@ async fn pick_by_kind(
     request: &LeaseRequest<'_>,
     now: &Now,
 ) -> Result<Vec<i64>, Fault> {
-    let mut rooms = KindRooms::new(request);
+    let mut budget = LeaseBudget::new(request);
     let lapsed = connection.fetch_all(due(&statements.lapsed, request.limit, now)).await?;
     let mut sources = vec![Source::OfAnyKind(read(&lapsed)?)];
     for kind in kinds(connection, statements, request, now).await? {
-        if rooms.has_room(&kind.endpoint, kind.event_type.as_deref()) {
+        if budget.has_room(&kind.endpoint, kind.event_type.as_deref()) {
             sources.push(Source::Unread(Box::new(kind)));
         }
     }
@@ -94,7 +94,7 @@ async fn pick_by_kind(
         && let Some(Reverse((_, n))) = next.pop()
     {
         if let Source::Unread(kind) = &sources[n] {
-            if !rooms.has_room(&kind.endpoint, kind.event_type.as_deref()) {
+            if !budget.has_room(&kind.endpoint, kind.event_type.as_deref()) {
                 continue;
             }
             let rows = due(&statements.of_kind, request.limit - picked.len(), now);
@@ -103,7 +103,7 @@ async fn pick_by_kind(
         }
         let source = &mut sources[n];
         let Some(candidate) = source.take() else { continue };
-        match rooms.enter(&candidate.endpoint, candidate.event_type.as_deref()) {
+        match budget.try_take(&candidate.endpoint, candidate.event_type.as_deref()) {
             true => picked.push(candidate.id),
             // The kind has no room for the others either.
             false if matches!(source, Source::OfKind(_)) => continue,

@@ -61,8 +61,8 @@ impl<'a> Plan<'a> {
         queued.filter_map(|queued| Some((queued.arrival.number(first), queued.request.clone()?))).collect()
     }
 
-    /// The replies to the batch, now that it is written; or those of them that hold nevertheless. An empty plan has
-    /// none.
+    /// Returns the replies to the batch if it was written. If not, returns the replies that hold without a write, and
+    /// errors for the others. An empty plan has no replies.
     pub(super) fn into_replies(self, batch: usize, written: Result<(), &Fault>) -> Vec<Result<Reply, StoreError>> {
         let Err(fault) = written else {
             return self.replies.into_iter().map(|planned| planned.reply).collect();

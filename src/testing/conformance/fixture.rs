@@ -109,8 +109,8 @@ impl<S: Store> Fixture<S> {
         answer.unwrap_or_else(|error| fail_by(self.check, format_args!("{verb} of {:?}", self.key.as_str()), &error))
     }
 
-    pub(super) fn fail(&self, step: &str, expected: &dyn Debug, came: &dyn Debug) -> ! {
-        fail(self.check, format_args!("{step} of {:?}", self.key.as_str()), expected, came)
+    pub(super) fn fail(&self, step: &str, expected: &dyn Debug, got: &dyn Debug) -> ! {
+        fail(self.check, format_args!("{step} of {:?}", self.key.as_str()), expected, got)
     }
 
     async fn claim(&self, lease: Duration, caller: Caller, body: Fingerprint) -> Claim {
@@ -142,6 +142,6 @@ pub(super) fn fail_by(check: &str, step: impl Display, error: &StoreError) -> ! 
     fail(check, step, &"an answer", &format_args!("the error \"{error}{cause}\""))
 }
 
-pub(super) fn fail(check: &str, step: impl Display, expected: &dyn Debug, came: &dyn Debug) -> ! {
-    panic!("conformance check `{check}`: {step}: expected {expected:?}, came {came:?}")
+pub(super) fn fail(check: &str, step: impl Display, expected: &dyn Debug, got: &dyn Debug) -> ! {
+    panic!("conformance check `{check}`: {step}: expected {expected:?}, got {got:?}")
 }

@@ -8,7 +8,7 @@ use tower_webhook::enlist::EnlistErrorKind;
 use tower_webhook::{HandlerError, Outcome, WebhookEvent};
 
 use super::database::Database;
-use crate::receiver::{Receiver, key};
+use crate::exactly_once::receiver::{Receiver, key};
 use crate::support::wait::eventually;
 
 /// When the lease of the event ends, as text; nothing before it is claimed.

@@ -6,7 +6,7 @@ use tower_webhook::queue::{EventState, Filter, LeaseRequest, Page, Queue, Stored
 use tower_webhook::store::{Claim, ClaimRequest, ClaimToken, Completion, Fingerprint, Hold, PostgresStore, Store};
 
 use super::queue::{ACCEPTED, KEPT, accept, complete, lease, lease_one, stored_request};
-use crate::fixture::{Fixture, LEASE, WEEK, eventually, key, run_on, shared};
+use crate::postgres::fixture::{Fixture, LEASE, WEEK, eventually, key, run_on, shared};
 use crate::support::logs::Logs;
 use crate::support::proxy::{Proxy, Weather};
 
@@ -133,7 +133,7 @@ async fn acceptance_whose_caller_left_is_queued() {
     let key = key("evt_1");
     // Prepares the statements on every connection, so that what follows is one request: keys are spread over connections.
     for n in 0..16 {
-        assert_eq!(accept(&fixture.store, &crate::fixture::key(&format!("warm {n}"))).await, KEPT);
+        assert_eq!(accept(&fixture.store, &crate::postgres::fixture::key(&format!("warm {n}"))).await, KEPT);
     }
     proxy.set(Weather::HoldReplies);
     let (store, asked) = (fixture.store.clone(), key.clone());
@@ -226,7 +226,7 @@ async fn inbox_under_an_odd_name_works_like_any_other() {
         let leased = lease_one(&store).await;
         assert_eq!(store.bury(&leased.claim(LEASE), "hopeless").await.expect(name), Hold::Held);
         assert_eq!(store.requeue(&Filter::all().state(EventState::Dead), false).await.expect(name).events, 1);
-        let (woken, other) = (store.wake(), crate::fixture::key("evt_2"));
+        let (woken, other) = (store.wake(), crate::postgres::fixture::key("evt_2"));
         assert_eq!(accept(&store, &other).await, KEPT);
         woken.await;
         assert_eq!(store.waiting(10).await.expect(name), 2);

@@ -7,7 +7,7 @@ use tower_webhook::queue::{EventState, Filter, Queue};
 use tower_webhook::store::{Claim, ClaimRequest, ClaimToken, Hold, PostgresStore, Store};
 
 use super::queue::{KEPT, accept, complete, lease_one, stored_request};
-use crate::fixture::{Fixture, LEASE, WEEK, key, patient};
+use crate::postgres::fixture::{Fixture, LEASE, WEEK, key, patient};
 
 const MINUTE: Duration = Duration::from_secs(60);
 

@@ -10,7 +10,7 @@ use tower_webhook::queue::{Filter, Leased, Order, Queue};
 use tower_webhook::store::{Completion, Hold, PostgresStore, Store};
 
 use super::queue::{KEPT, accept, accept_ordered, complete, lease, lease_one};
-use crate::fixture::{Fixture, LEASE, WEEK, eventually, key};
+use crate::postgres::fixture::{Fixture, LEASE, WEEK, eventually, key};
 
 /// Leases and completes until nothing is left; `note` is told before each completion.
 async fn work(store: PostgresStore, batch: usize, note: impl Fn(&Leased)) {
@@ -107,14 +107,14 @@ async fn operators_do_not_wait_for_locked_rows() {
     for leased in lease(&fixture.store, 10).await {
         assert_eq!(fixture.store.bury(&leased.claim(LEASE), "hopeless").await.expect("buried"), Hold::Held);
     }
-    let mut theirs = crate::fixture::shared().connect().await;
+    let mut theirs = crate::postgres::fixture::shared().connect().await;
     let hold =
         fixture.about(&format!("BEGIN; SELECT key FROM events WHERE key = '{}' FOR UPDATE", key("held").as_str()));
-    crate::fixture::run_on(&mut theirs, hold).await;
+    crate::postgres::fixture::run_on(&mut theirs, hold).await;
     assert_eq!(fixture.store.requeue(&Filter::all(), false).await.expect("requeued").events, 1);
     assert_eq!(fixture.store.discard(&Filter::all(), LEASE).await.expect("discarded"), 1);
     assert_eq!(fixture.store.forget(&Filter::all()).await.expect("forgotten"), 1);
-    crate::fixture::run_on(&mut theirs, "ROLLBACK".to_owned()).await;
+    crate::postgres::fixture::run_on(&mut theirs, "ROLLBACK".to_owned()).await;
     assert_eq!(fixture.store.requeue(&Filter::all(), false).await.expect("requeued").events, 1);
 }
 

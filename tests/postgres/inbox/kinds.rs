@@ -12,7 +12,7 @@ use tower_webhook::queue::{KindLimits, LeaseRequest, Queue};
 use tower_webhook::testing::TestSender;
 use tower_webhook::{Outcome, WebhookLayer, Worker};
 
-use crate::fixture::{Fixture, LEASE, eventually};
+use crate::postgres::fixture::{Fixture, LEASE, eventually};
 use crate::support::scheme;
 use crate::support::servers::postgres::{PostgresServer, Settings};
 

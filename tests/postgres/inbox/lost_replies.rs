@@ -6,7 +6,7 @@ use tower_webhook::queue::{LeaseRequest, Queue};
 use tower_webhook::store::{PostgresStore, StoreErrorKind};
 
 use super::queue::{KEPT, accept, lease};
-use crate::fixture::{Fixture, WEEK, eventually, key, patient, shared};
+use crate::postgres::fixture::{Fixture, WEEK, eventually, key, patient, shared};
 use crate::support::proxy::{Proxy, Weather};
 
 async fn is_running(fixture: &Fixture) -> bool {
@@ -52,7 +52,7 @@ async fn lease_that_was_answered_too_late_is_put_back() {
 /// The store asks once more by itself, on another connection, and there is nothing left to lease.
 #[tokio::test]
 async fn lease_whose_connection_broke_before_the_answer_is_put_back() {
-    let (fixture, proxy, store) = through_a_proxy(crate::fixture::PATIENCE).await;
+    let (fixture, proxy, store) = through_a_proxy(crate::postgres::fixture::PATIENCE).await;
     let took_effect = async || eventually("it took effect", async || is_running(&fixture).await).await;
     let leasing = loop {
         assert!(prepare(&fixture, &store).await);

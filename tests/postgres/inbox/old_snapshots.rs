@@ -5,7 +5,7 @@ use tower_webhook::store::{Hold, Store};
 
 use super::kinds::{entries_read, fixture_alone};
 use super::queue::{KEPT, accept, lease, lease_one};
-use crate::fixture::{Fixture, eventually, key, run_on};
+use crate::postgres::fixture::{Fixture, eventually, key, run_on};
 use crate::support::servers::postgres::PostgresServer;
 
 const ENDED: i64 = 60_000;

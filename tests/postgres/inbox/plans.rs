@@ -2,7 +2,7 @@
 
 use tower_webhook::queue::{LeaseRequest, Queue};
 
-use crate::fixture::{Fixture, LEASE, eventually};
+use crate::postgres::fixture::{Fixture, LEASE, eventually};
 
 #[tokio::test]
 async fn lease_looks_at_what_it_takes_and_not_at_what_is_waiting() {

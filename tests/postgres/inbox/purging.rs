@@ -4,7 +4,7 @@ use tower_webhook::queue::{EventState, Filter, Order, Page, Queue};
 use tower_webhook::store::{Claim, ClaimRequest, ClaimToken, Hold, Store};
 
 use super::queue::{KEPT, accept, accept_ordered, complete, lease_one};
-use crate::fixture::{Fixture, LEASE, WEEK, key};
+use crate::postgres::fixture::{Fixture, LEASE, WEEK, key};
 
 #[tokio::test]
 async fn purge_leaves_dead_letters_and_what_is_to_be_run() {

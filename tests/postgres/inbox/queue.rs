@@ -6,7 +6,7 @@ use tower_webhook::EventKey;
 use tower_webhook::queue::{LeaseRequest, Leased, Order, Queue, StoredRequest};
 use tower_webhook::store::{Claim, ClaimRequest, ClaimToken, Completion, Hold, PostgresStore, Store, StoreError};
 
-use crate::fixture::{LEASE, WEEK};
+use crate::postgres::fixture::{LEASE, WEEK};
 
 pub(crate) const ACCEPTED: Claim = Claim::Accepted { same_body: true };
 pub(crate) const KEPT: Claim = Claim::Fresh { attempt: None };

@@ -9,7 +9,7 @@ use sqlx::Row;
 use tower_webhook::store::{Claim, PostgresStore};
 
 use super::queue::{ACCEPTED, KEPT, accept, lease, try_accept};
-use crate::fixture::{Fixture, eventually, key};
+use crate::postgres::fixture::{Fixture, eventually, key};
 use crate::support::servers::postgres::PostgresServer;
 
 #[tokio::test]

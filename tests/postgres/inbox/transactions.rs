@@ -7,7 +7,7 @@ use tower_webhook::queue::{EventState, Leased, Queue};
 use tower_webhook::store::{Claim, Completion, Hold, PostgresStore, Store, StoreErrorKind};
 
 use super::queue::{ACCEPTED, KEPT, accept, complete, lease, lease_one};
-use crate::fixture::{Fixture, LEASE, WEEK, key, shared};
+use crate::postgres::fixture::{Fixture, LEASE, WEEK, key, shared};
 
 /// Runs the statement that the store lends; how many rows it changed.
 async fn enlist(transaction: &mut PgTransaction<'_>, store: &PostgresStore, leased: &Leased) -> u64 {

@@ -3,7 +3,7 @@
 use tower_webhook::queue::{EventState, Filter, Order, Page, Queue};
 
 use super::queue::{KEPT, accept, accept_ordered, lease};
-use crate::fixture::{Fixture, WEEK, eventually, key};
+use crate::postgres::fixture::{Fixture, WEEK, eventually, key};
 use crate::support::logs::Logs;
 
 const REPORTED: &str = "a stored event could not be read";

@@ -9,7 +9,7 @@ use tower_webhook::queue::Queue;
 use tower_webhook::{WebhookEvent, Worker};
 
 use super::worker::deliver;
-use crate::fixture::{Fixture, PATIENCE, eventually, key, run_on};
+use crate::postgres::fixture::{Fixture, PATIENCE, eventually, key, run_on};
 
 /// How many listen for this table.
 fn listening() -> &'static str {
@@ -32,7 +32,7 @@ async fn worker_of_another_instance_is_woken_by_an_acceptance_even_after_its_con
         let ran = tokio::time::timeout(PATIENCE, runs.recv()).await.expect("woken");
         assert_eq!(ran.as_deref(), Some(id));
         let cut = listening().replace("count(*)", "pg_terminate_backend(pid, 10000)");
-        assert_eq!(run_on(&mut crate::fixture::shared().connect().await, fixture.about(&cut)).await, 1);
+        assert_eq!(run_on(&mut crate::postgres::fixture::shared().connect().await, fixture.about(&cut)).await, 1);
     }
     stop.send(()).expect("it works");
     working.await.expect("no panic");

@@ -19,7 +19,7 @@ use tower_webhook::testing::TestSender;
 use tower_webhook::worker::RetryPolicy;
 use tower_webhook::{Outcome, WebhookEvent, WebhookLayer, Worker};
 
-use crate::fixture::{Fixture, LEASE, PATIENCE, eventually, key};
+use crate::postgres::fixture::{Fixture, LEASE, PATIENCE, eventually, key};
 use crate::support::scheme;
 
 /// Has a layer keep an event in the store.
@@ -53,7 +53,7 @@ fn row_37_event_of_a_worker_that_is_gone_is_run_by_another_one() {
     here.block_on(deliver(&fixture.store, "evt_1"));
     let (started, mut starts) = mpsc::unbounded_channel();
     there.block_on(async {
-        let pool = crate::fixture::shared().pool();
+        let pool = crate::postgres::fixture::shared().pool();
         let store = PostgresStore::builder(pool).table(&fixture.table).expect("a name").build();
         let hang = post(move |event: WebhookEvent| async move {
             started.send(event.attempt()).expect("a test");

@@ -7,8 +7,8 @@ use tower_webhook::queue::{Filter, Queue, StoredRequest};
 use tower_webhook::store::{Claim, ClaimRequest, ClaimToken, RedisStore, StoreErrorKind};
 
 use super::fixture::{LEASE, PREFIX, accept, lease, listed, now, store_on};
-use crate::fixture::pool_of;
-use crate::receiver::{eventually, key};
+use crate::redis::fixture::pool_of;
+use crate::redis::receiver::{eventually, key};
 use crate::support::servers::redis::RedisServer;
 
 /// How many scripts the server has run.

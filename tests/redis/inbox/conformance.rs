@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use tower_webhook::testing::conformance;
 
-use crate::fixture::{Fixture, cluster_pool, pool};
+use crate::redis::fixture::{Fixture, cluster_pool, pool};
 use crate::support::servers::redis::{RedisCluster, RedisServer};
 
 #[tokio::test(flavor = "multi_thread")]

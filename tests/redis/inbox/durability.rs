@@ -7,8 +7,8 @@ use tower_webhook::queue::{Filter, Queue, StoredRequest};
 use tower_webhook::store::{Claim, ClaimRequest, ClaimToken, Completion, Hold, RedisStore, Store, StoreErrorKind};
 
 use super::fixture::{LEASE, PREFIX, RETENTION, accept, accept_all, ids, lease, listed, now, store_on};
-use crate::fixture::pool;
-use crate::receiver::{eventually, key};
+use crate::redis::fixture::pool;
+use crate::redis::receiver::{eventually, key};
 use crate::support::servers::redis::RedisServer;
 
 const DURABLE: [&str; 4] = ["--appendonly", "yes", "--appendfsync", "always"];

@@ -7,8 +7,8 @@ use tower_webhook::queue::{LeaseRequest, Queue};
 use tower_webhook::store::{Claim, Completion, Hold, RedisStore, Store, StoreError};
 
 use super::fixture::{LEASE, PREFIX, RETENTION, accept, accept_all, ids, lease};
-use crate::receiver::{eventually, key};
-use crate::sentinel;
+use crate::redis::receiver::{eventually, key};
+use crate::redis::sentinel;
 use crate::support::servers::redis::RedisServer;
 
 #[tokio::test(flavor = "multi_thread")]

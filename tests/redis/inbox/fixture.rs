@@ -13,8 +13,8 @@ use tower_webhook::testing::{ManualClock, TestSender};
 use tower_webhook::worker::RetryPolicy;
 use tower_webhook::{EventKey, WebhookEvent, WebhookLayer, Worker};
 
-use crate::fixture::pool;
-use crate::receiver::key;
+use crate::redis::fixture::pool;
+use crate::redis::receiver::key;
 use crate::support::handler::Handler;
 use crate::support::servers::redis::RedisServer;
 use crate::support::{Answer, NOW, scheme};

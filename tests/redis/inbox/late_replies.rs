@@ -12,8 +12,8 @@ use tower_webhook::worker::RetryPolicy;
 use tower_webhook::{WebhookEvent, Worker};
 
 use super::fixture::{InboxFixture, LEASE, PREFIX, RETENTION, accept_all, ids, store_on};
-use crate::fixture::{pool, pool_of};
-use crate::receiver::{eventually, key};
+use crate::redis::fixture::{pool, pool_of};
+use crate::redis::receiver::{eventually, key};
 use crate::support::proxy::{Proxy, Weather};
 use crate::support::servers::redis::RedisServer;
 

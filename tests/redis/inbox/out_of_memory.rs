@@ -8,7 +8,7 @@ use tower_webhook::queue::{EventState, Filter, Queue};
 use tower_webhook::store::{Completion, Hold, Store};
 
 use super::fixture::{InboxFixture, LEASE, RETENTION, accept, accept_all, builder_on, lease, store_on};
-use crate::receiver::{eventually, key};
+use crate::redis::receiver::{eventually, key};
 use crate::support::servers::redis::RedisServer;
 
 fn fill(server: &RedisServer) {

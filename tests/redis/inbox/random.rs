@@ -8,8 +8,8 @@ use tower_webhook::queue::{EventState, Filter, KindLimits, LeaseRequest, Leased,
 use tower_webhook::store::{Claim, ClaimRequest, ClaimToken, Completion, Hold, RedisStore, Store};
 
 use super::fixture::{LEASE, PREFIX, RETENTION, listed, parcel, store_on};
-use crate::fixture::pool_of;
-use crate::receiver::eventually;
+use crate::redis::fixture::pool_of;
+use crate::redis::receiver::eventually;
 use crate::support::servers::redis::RedisServer;
 
 /// SplitMix64.

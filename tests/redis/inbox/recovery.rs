@@ -9,8 +9,8 @@ use tower_webhook::testing::conformance::Harness;
 use super::fixture::{
     LEASE, PREFIX, RETENTION, accept_all, accept_ordered, ids, lease, listed, now, run_all, store_on,
 };
-use crate::fixture::{Fixture, pool, pool_of};
-use crate::receiver::{eventually, key};
+use crate::redis::fixture::{Fixture, pool, pool_of};
+use crate::redis::receiver::{eventually, key};
 use crate::support::servers::redis::RedisServer;
 
 fn record(id: &str) -> String {

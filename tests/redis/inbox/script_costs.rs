@@ -12,8 +12,8 @@ use tower_webhook::queue::{EventState, Filter, KindLimits, LeaseRequest, Leased,
 use tower_webhook::store::{Claim, ClaimRequest, ClaimToken, Completion, Hold, RedisStore, Store};
 
 use super::fixture::{LEASE, PREFIX, RETENTION, now, parcel};
-use crate::fixture::pool;
-use crate::receiver::eventually;
+use crate::redis::fixture::pool;
+use crate::redis::receiver::eventually;
 use crate::support::servers::redis::RedisServer;
 use crate::support::servers::redis_scripts::{Monitor, Run, most};
 

@@ -8,9 +8,9 @@ use tower_webhook::store::{Claim, ClaimRequest, ClaimToken, Completion, Hold, Re
 use tower_webhook::testing::conformance::Harness;
 
 use super::fixture::{LEASE, PREFIX, RETENTION, accept, accept_all, lease, parcel, store_on};
-use crate::fixture::{Fixture, cluster_pool, pool, pool_of};
-use crate::old_server::OldServer;
-use crate::receiver::key;
+use crate::redis::fixture::{Fixture, cluster_pool, pool, pool_of};
+use crate::redis::old_server::OldServer;
+use crate::redis::receiver::key;
 use crate::support::servers::redis::{RedisCluster, RedisServer};
 
 #[tokio::test(flavor = "multi_thread")]

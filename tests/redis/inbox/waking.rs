@@ -6,7 +6,7 @@ use tower_webhook::queue::Queue;
 use tower_webhook::store::{Hold, Store};
 
 use super::fixture::{InboxFixture, LEASE, accept_all, lease, store_on};
-use crate::receiver::eventually;
+use crate::redis::receiver::eventually;
 use crate::support::servers::redis::RedisServer;
 
 /// Only the stream can tell it: the worker would look again in an hour.

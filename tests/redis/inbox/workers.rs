@@ -8,8 +8,8 @@ use tower_webhook::queue::{EventState, Filter, LAPSED, Queue};
 use tower_webhook::testing::conformance::Harness;
 
 use super::fixture::{InboxFixture, LEASE, accept_all, body, ids, lease, store_on};
-use crate::fixture::{Fixture, pool};
-use crate::receiver::{eventually, key};
+use crate::redis::fixture::{Fixture, pool};
+use crate::redis::receiver::{eventually, key};
 use crate::support::servers::redis::RedisServer;
 
 async fn clock_of(server: &RedisServer) -> Fixture {
@@ -109,7 +109,7 @@ async fn worker_that_shuts_down_puts_its_event_back() {
     inbox.deliver("evt_1").await;
     inbox.handler.hold();
     let (stop, stopped) = tokio::sync::oneshot::channel::<()>();
-    let worker = inbox.worker().grace(std::time::Duration::ZERO);
+    let worker = inbox.worker().grace(Duration::ZERO);
     let working = tokio::spawn(worker.run(async { drop(stopped.await) }));
     inbox.handler.started(1).await;
     stop.send(()).expect("a worker");

@@ -16,7 +16,7 @@ use super::postgres::{PostgresServer, as_postgres, find, new_directory};
 const PATIENCE: Duration = Duration::from_secs(60);
 
 /// How many sessions all of its clients share: fewer than a store has connections.
-pub const SESSIONS: usize = 3;
+pub(crate) const SESSIONS: usize = 3;
 
 /// Ends the pooler and removes its directory when its standard input closes: however the test ends, nothing is left.
 const WATCHDOG: &str = r#"
@@ -27,7 +27,7 @@ pid=$(cat "$0/pid" 2>/dev/null)
 rm -rf "$0"
 "#;
 
-pub struct Pgbouncer {
+pub(crate) struct Pgbouncer {
     port: Port,
     directory: PathBuf,
     process: Child,
@@ -36,7 +36,7 @@ pub struct Pgbouncer {
 }
 
 impl Pgbouncer {
-    pub fn before(server: &PostgresServer) -> Self {
+    pub(crate) fn before(server: &PostgresServer) -> Self {
         let (directory, port) = (new_directory(), Port::take());
         let (read, leash) = pipe().expect("a pipe");
         let watchdog = Command::new("sh").args(["-c", WATCHDOG]).arg(&directory).stdin(read).spawn().expect("a shell");
@@ -49,32 +49,32 @@ impl Pgbouncer {
         pooler
     }
 
-    pub fn address(&self) -> SocketAddr {
+    pub(crate) fn address(&self) -> SocketAddr {
         (Ipv4Addr::LOCALHOST, self.port.number).into()
     }
 
     /// For those who are told by text where it is.
-    pub fn url(&self) -> String {
+    pub(crate) fn url(&self) -> String {
         format!("postgres://postgres@{}/postgres", self.address())
     }
 
     /// Without the startup parameter that it refuses unless it is configured to ignore it.
-    pub fn options(&self, server: &PostgresServer) -> PgConnectOptions {
+    pub(crate) fn options(&self, server: &PostgresServer) -> PgConnectOptions {
         server.options_at(self.address()).extra_float_digits(None)
     }
 
-    pub fn pool(&self, server: &PostgresServer) -> PgPool {
+    pub(crate) fn pool(&self, server: &PostgresServer) -> PgPool {
         PgPoolOptions::new().max_connections(8).connect_lazy_with(self.options(server))
     }
 
     /// SIGKILL: every connection through it breaks.
-    pub fn kill(&mut self) {
+    pub(crate) fn kill(&mut self) {
         self.process.kill().expect("a process");
         self.process.wait().expect("its end");
     }
 
     /// Starts it again, on the same port, after it was killed.
-    pub fn restart(&mut self) {
+    pub(crate) fn restart(&mut self) {
         self.process = launch(&self.directory);
         self.wait_until_ready();
     }

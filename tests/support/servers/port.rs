@@ -13,14 +13,14 @@ const COUNT: u16 = 20_000;
 /// The kernel never gives it to another connection, not even while the test's server is down. Other tests leave it alone, because
 /// this one holds the UDP port of the same number; that goes with the process, however it ends.
 #[derive(Debug)]
-pub struct Port {
-    pub number: u16,
+pub(crate) struct Port {
+    pub(crate) number: u16,
     _held: UdpSocket,
 }
 
 impl Port {
     /// Takes a port that nobody has.
-    pub fn take() -> Self {
+    pub(crate) fn take() -> Self {
         static NEXT: AtomicU16 = AtomicU16::new(0);
         // Processes begin in different places, so that they seldom meet.
         let begin = std::process::id().wrapping_mul(251);

@@ -14,6 +14,7 @@ use sqlx::postgres::{PgConnectOptions, PgPoolOptions, PgSslMode};
 use sqlx::{Connection, PgConnection, PgPool};
 
 use super::port::Port;
+use super::stopped::wait_until_stopped;
 
 const PATIENCE: Duration = Duration::from_secs(60);
 
@@ -31,7 +32,7 @@ rm -rf "$0"
 
 /// How to start it.
 #[derive(Clone, Debug, Default)]
-pub struct Settings {
+pub(crate) struct Settings {
     configuration: Vec<String>,
     password: Option<String>,
     largest_file_kib: Option<u64>,
@@ -39,26 +40,26 @@ pub struct Settings {
 
 impl Settings {
     /// A line of `postgresql.conf`.
-    pub fn set(mut self, line: &str) -> Self {
+    pub(crate) fn set(mut self, line: &str) -> Self {
         self.configuration.push(line.to_owned());
         self
     }
 
     /// Whoever connects has to know it.
-    pub fn password(mut self, password: &str) -> Self {
+    pub(crate) fn password(mut self, password: &str) -> Self {
         self.password = Some(password.to_owned());
         self
     }
 
     /// No file of it can grow beyond this: to the server a disk that is full.
-    pub fn largest_file_kib(mut self, kib: u64) -> Self {
+    pub(crate) fn largest_file_kib(mut self, kib: u64) -> Self {
         self.largest_file_kib = Some(kib);
         self
     }
 }
 
 /// A running server; its superuser is `postgres`.
-pub struct PostgresServer {
+pub(crate) struct PostgresServer {
     port: Port,
     directory: PathBuf,
     settings: Settings,
@@ -68,11 +69,11 @@ pub struct PostgresServer {
 }
 
 impl PostgresServer {
-    pub fn start() -> Self {
+    pub(crate) fn start() -> Self {
         Self::start_with(Settings::default())
     }
 
-    pub fn start_with(settings: Settings) -> Self {
+    pub(crate) fn start_with(settings: Settings) -> Self {
         let directory = new_directory();
         let (read, leash) = pipe().expect("a pipe");
         let watchdog = Command::new("sh").args(["-c", WATCHDOG]).arg(&directory).stdin(read).spawn().expect("a shell");
@@ -97,21 +98,21 @@ impl PostgresServer {
         server
     }
 
-    pub fn address(&self) -> SocketAddr {
+    pub(crate) fn address(&self) -> SocketAddr {
         (Ipv4Addr::LOCALHOST, self.port.number).into()
     }
 
     /// For those who are told by text where it is.
-    pub fn url(&self) -> String {
+    pub(crate) fn url(&self) -> String {
         format!("postgres://postgres@{}/postgres", self.address())
     }
 
-    pub fn options(&self) -> PgConnectOptions {
+    pub(crate) fn options(&self) -> PgConnectOptions {
         self.options_at(self.address())
     }
 
     /// To the server through something that listens elsewhere.
-    pub fn options_at(&self, address: SocketAddr) -> PgConnectOptions {
+    pub(crate) fn options_at(&self, address: SocketAddr) -> PgConnectOptions {
         let options = PgConnectOptions::new_without_pgpass()
             .host("127.0.0.1")
             .port(address.port())
@@ -124,23 +125,23 @@ impl PostgresServer {
         }
     }
 
-    pub fn pool(&self) -> PgPool {
+    pub(crate) fn pool(&self) -> PgPool {
         self.pool_at(self.address())
     }
 
-    pub fn pool_at(&self, address: SocketAddr) -> PgPool {
+    pub(crate) fn pool_at(&self, address: SocketAddr) -> PgPool {
         PgPoolOptions::new().max_connections(4).connect_lazy_with(self.options_at(address))
     }
 
     /// A connection of the test's own.
-    pub async fn connect(&self) -> PgConnection {
+    pub(crate) async fn connect(&self) -> PgConnection {
         PgConnection::connect_with(&self.options()).await.expect("a connection")
     }
 
     /// SIGKILL to every process of it, as a power cut would.
-    pub fn kill(&mut self) {
+    pub(crate) fn kill(&mut self) {
         // Stopped first, so that it starts no children meanwhile.
-        self.signal("-STOP");
+        self.stop();
         let children = self.children();
         self.signal("-KILL");
         self.postmaster.wait().expect("its end");
@@ -153,28 +154,32 @@ impl PostgresServer {
     }
 
     /// SIGSTOP: it is there and does not answer.
-    pub fn stop(&self) {
+    pub(crate) fn stop(&self) {
         self.signal("-STOP");
+        wait_until_stopped(self.postmaster.id());
+        // Again, for a child that it started before it stopped.
+        self.signal("-STOP");
+        self.children().split_whitespace().for_each(|child| wait_until_stopped(child.parse().expect("a number")));
     }
 
     /// SIGCONT.
-    pub fn go_on(&self) {
+    pub(crate) fn go_on(&self) {
         self.signal("-CONT");
     }
 
     /// Starts it again, on the same data and port, after it was killed.
-    pub fn restart(&mut self) {
+    pub(crate) fn restart(&mut self) {
         self.postmaster = launch(&self.directory, self.port.number, &self.settings);
         self.wait_until_ready();
     }
 
     /// What the server wrote to its log.
-    pub fn log(&self) -> String {
+    pub(crate) fn log(&self) -> String {
         fs::read_to_string(self.directory.join("log")).unwrap_or_default()
     }
 
     /// Where its files are.
-    pub fn directory(&self) -> &Path {
+    pub(crate) fn directory(&self) -> &Path {
         &self.directory
     }
 

@@ -9,13 +9,14 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use super::port::Port;
+use super::stopped::wait_until_stopped;
 
 /// How long anything may take that is waited for. A Sentinel whose timer is two seconds late does nothing for half a minute
 /// (its TILT mode), and on a busy machine it can be late again and again.
 const PATIENCE: Duration = Duration::from_secs(300);
 
 /// A running `redis-server`. Killed when it is dropped.
-pub struct RedisServer {
+pub(crate) struct RedisServer {
     child: Child,
     port: Port,
     /// Where a node of a cluster listens to the others.
@@ -26,19 +27,19 @@ pub struct RedisServer {
 
 impl RedisServer {
     /// One that keeps nothing on disk.
-    pub fn start() -> Self {
+    pub(crate) fn start() -> Self {
         Self::with(&[])
     }
 
     /// As [`RedisServer::start`], with further options, `--name` and value in turn.
-    pub fn with(options: &[&str]) -> Self {
+    pub(crate) fn with(options: &[&str]) -> Self {
         let usual = ["--save", "", "--appendonly", "no", "--enable-debug-command", "local"];
         let usual: Vec<_> = usual.iter().chain(options).map(|option| (*option).to_owned()).collect();
         Self::launch(&usual, &temporary_directory())
     }
 
     /// A replica, once it has everything.
-    pub fn replica_of(primary: &Self) -> Self {
+    pub(crate) fn replica_of(primary: &Self) -> Self {
         let replica = Self::with(&["--replicaof", &format!("127.0.0.1 {}", primary.port.number)]);
         replica.wait_until(&["INFO", "replication"], "master_link_status:up");
         primary.wait_until(&["INFO", "replication"], "state=online");
@@ -46,7 +47,7 @@ impl RedisServer {
     }
 
     /// A Sentinel that decides alone, and soon.
-    pub fn sentinel_of(primary: &Self) -> Self {
+    pub(crate) fn sentinel_of(primary: &Self) -> Self {
         let directory = temporary_directory();
         let monitor = format!("sentinel monitor primary 127.0.0.1 {} 1\n", primary.port.number);
         let terms = "sentinel down-after-milliseconds primary 500\nsentinel failover-timeout primary 5000\n";
@@ -57,21 +58,21 @@ impl RedisServer {
         sentinel
     }
 
-    pub fn address(&self) -> SocketAddr {
+    pub(crate) fn address(&self) -> SocketAddr {
         SocketAddr::from(([127, 0, 0, 1], self.port.number))
     }
 
-    pub fn url(&self) -> String {
+    pub(crate) fn url(&self) -> String {
         format!("redis://127.0.0.1:{}/", self.port.number)
     }
 
     /// Sends one command; the reply as text, a line for every element.
-    pub fn command(&self, parts: &[&str]) -> String {
+    pub(crate) fn command(&self, parts: &[&str]) -> String {
         self.try_command(parts).expect("the server answers")
     }
 
     /// Asks until the reply contains this.
-    pub fn wait_until(&self, parts: &[&str], expected: &str) {
+    pub(crate) fn wait_until(&self, parts: &[&str], expected: &str) {
         let begun = Instant::now();
         loop {
             let reply = self.try_command(parts).unwrap_or_default();
@@ -84,28 +85,29 @@ impl RedisServer {
     }
 
     /// All keys that it holds.
-    pub fn keys(&self) -> Vec<String> {
+    pub(crate) fn keys(&self) -> Vec<String> {
         let keys = self.command(&["KEYS", "*"]);
         keys.lines().map(str::to_owned).collect()
     }
 
     /// Stops it as a debugger would: connections stay open, nothing is answered.
-    pub fn freeze(&self) {
+    pub(crate) fn freeze(&self) {
         signal(self.child.id(), "-STOP");
+        wait_until_stopped(self.child.id());
     }
 
-    pub fn thaw(&self) {
+    pub(crate) fn thaw(&self) {
         signal(self.child.id(), "-CONT");
     }
 
     /// Ends it without a chance to write anything.
-    pub fn kill(&mut self) {
+    pub(crate) fn kill(&mut self) {
         self.child.kill().expect("a process to kill");
         self.child.wait().expect("a process to wait for");
     }
 
     /// Starts it again after [`RedisServer::kill`], where it was and with what it had written, all of it read.
-    pub fn restart(&mut self) {
+    pub(crate) fn restart(&mut self) {
         self.revive(&[]);
         assert!(self.is_up(), "the server did not come back on port {}", self.port.number);
         // From the start of its line on: `async_loading:0` is said while it loads, too.
@@ -113,7 +115,7 @@ impl RedisServer {
     }
 
     /// As [`RedisServer::restart`], with further options, and without waiting until it answers.
-    pub fn revive(&mut self, options: &[&str]) {
+    pub(crate) fn revive(&mut self, options: &[&str]) {
         self.arguments.extend(options.iter().map(|option| (*option).to_owned()));
         self.child = spawn(self.port.number, &self.directory, &self.arguments);
     }
@@ -162,12 +164,12 @@ impl Drop for RedisServer {
 }
 
 /// Three primaries with a third of the slots each, and a replica of the first.
-pub struct RedisCluster {
-    pub nodes: Vec<RedisServer>,
+pub(crate) struct RedisCluster {
+    pub(crate) nodes: Vec<RedisServer>,
 }
 
 impl RedisCluster {
-    pub fn start() -> Self {
+    pub(crate) fn start() -> Self {
         let nodes: Vec<_> = (0..4).map(|_| cluster_node()).collect();
         for (node, slots) in nodes.iter().zip([["0", "5460"], ["5461", "10922"], ["10923", "16383"]]) {
             assert_eq!(node.command(&["CLUSTER", "ADDSLOTSRANGE", slots[0], slots[1]]), "OK\n");
@@ -190,7 +192,7 @@ impl RedisCluster {
         Self { nodes }
     }
 
-    pub fn urls(&self) -> Vec<String> {
+    pub(crate) fn urls(&self) -> Vec<String> {
         self.nodes.iter().map(RedisServer::url).collect()
     }
 }

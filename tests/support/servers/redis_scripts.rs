@@ -38,11 +38,11 @@ const SCRIPTS: [&str; 16] = [
 const PATIENCE: Duration = Duration::from_secs(60);
 
 /// The names of scripts, by the digests that the server knows them by.
-pub struct Names(BTreeMap<String, &'static str>);
+pub(crate) struct Names(BTreeMap<String, &'static str>);
 
 impl Names {
     /// Loads every script into the server, with and without its flags: one of these texts is what the store calls.
-    pub fn load(server: &RedisServer) -> Self {
+    pub(crate) fn load(server: &RedisServer) -> Self {
         let mut names = BTreeMap::new();
         for name in SCRIPTS {
             let mut code = String::new();
@@ -56,7 +56,7 @@ impl Names {
     }
 
     /// The name of the script with this digest.
-    pub fn of(&self, digest: &str) -> &'static str {
+    pub(crate) fn of(&self, digest: &str) -> &'static str {
         self.0.get(digest).unwrap_or_else(|| panic!("{digest} is none of the inbox's scripts"))
     }
 }
@@ -79,16 +79,16 @@ fn append(name: &'static str, code: &mut String, appended: &mut Vec<&'static str
 
 /// One run of a script.
 #[derive(Clone, Copy, Debug)]
-pub struct Run {
-    pub name: &'static str,
+pub(crate) struct Run {
+    pub(crate) name: &'static str,
     /// How many commands it called.
-    pub calls: usize,
+    pub(crate) calls: usize,
     /// What it was called with, what it called commands with, and what it read of parcels.
-    pub bytes: usize,
+    pub(crate) bytes: usize,
 }
 
 /// Listens to what a server does.
-pub struct Monitor<'a> {
+pub(crate) struct Monitor<'a> {
     server: &'a RedisServer,
     names: Names,
     lines: BufReader<TcpStream>,
@@ -96,7 +96,7 @@ pub struct Monitor<'a> {
 }
 
 impl<'a> Monitor<'a> {
-    pub fn on(server: &'a RedisServer) -> Self {
+    pub(crate) fn on(server: &'a RedisServer) -> Self {
         let names = Names::load(server);
         let stream = TcpStream::connect(server.address()).expect("a server");
         stream.set_read_timeout(Some(PATIENCE)).expect("a timeout");
@@ -107,7 +107,7 @@ impl<'a> Monitor<'a> {
     }
 
     /// The scripts that the server has run since this was last asked.
-    pub fn runs(&mut self) -> Vec<Run> {
+    pub(crate) fn runs(&mut self) -> Vec<Run> {
         self.asked += 1;
         let mark = format!("the end of part {}", self.asked);
         self.server.command(&["ECHO", &mark]);
@@ -152,7 +152,7 @@ impl<'a> Monitor<'a> {
 }
 
 /// The most that any run of each script called, and that passed through it.
-pub fn most(runs: &[Run]) -> BTreeMap<&'static str, Run> {
+pub(crate) fn most(runs: &[Run]) -> BTreeMap<&'static str, Run> {
     let mut most: BTreeMap<&'static str, Run> = BTreeMap::new();
     for run in runs {
         let known = most.entry(run.name).or_insert(*run);

@@ -3,9 +3,6 @@
 //! A case begins with the number of its row. Unless it says otherwise, the refusal is a 401 that does not tell which
 //! check failed, the store is untouched, and the handler does not run.
 
-#[path = "../support/mod.rs"]
-mod support;
-
 mod body;
 mod case;
 mod http;

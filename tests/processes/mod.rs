@@ -1,8 +1,5 @@
 //! Receivers in processes of their own, on real stores, killed and stopped with real signals.
 
-#[path = "../support/mod.rs"]
-mod support;
-
 mod backend;
 mod inbox;
 mod instances;

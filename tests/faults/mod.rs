@@ -4,9 +4,6 @@
 //! most one effect per event. *Never let in*: what was not verified reaches neither the store nor the handler. Each module
 //! is a theme; the rows in its comments number the faults.
 
-#[path = "../support/mod.rs"]
-mod support;
-
 mod bounds;
 mod detached;
 mod draining;

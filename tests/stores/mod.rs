@@ -1,8 +1,5 @@
 //! The stores that need no server: the memory store and the circuit breaker; and the conformance suite itself.
 
-#[path = "../support/mod.rs"]
-mod support;
-
 mod breaker;
 mod conformance;
 mod memory;

@@ -2,9 +2,6 @@
 //!
 //! Every test starts servers of its own. The rows in comments and names number the faults.
 
-#[path = "../support/mod.rs"]
-mod support;
-
 mod acl;
 mod broken_connections;
 mod builders;

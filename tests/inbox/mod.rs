@@ -1,8 +1,5 @@
 //! The inbox and its worker, on the memory store: what the sender sees, what the handler gets, what becomes of failures.
 
-#[path = "../support/mod.rs"]
-mod support;
-
 mod accepting;
 mod conformance;
 mod failing;

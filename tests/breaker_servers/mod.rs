@@ -2,9 +2,6 @@
 //!
 //! The rows in the names number the faults. Cool-downs run on a clock of the test's own, so that nothing is a matter of timing.
 
-#[path = "../support/mod.rs"]
-mod support;
-
 mod fallback;
 mod receiver;
 mod refusing;

@@ -3,11 +3,6 @@
 //! What is known of each provider stands once, in `preset.rs`. The tests sign by hand as well as with the testing kit, so
 //! that a mistake which signing and verifying share is still noticed.
 
-#[path = "../../examples/support/mod.rs"]
-mod examples;
-#[path = "../support/mod.rs"]
-mod support;
-
 mod bad_headers;
 mod bad_secrets;
 mod bad_signatures;

@@ -1,9 +1,6 @@
 //! The layer on the memory store: one delivery as its user sees it, which event it is, what the replay guard refuses, and
 //! completions in the handler's own transaction.
 
-#[path = "../support/mod.rs"]
-mod support;
-
 mod delivery;
 mod enlist;
 mod identity;

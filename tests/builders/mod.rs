@@ -3,8 +3,6 @@
 //!
 //! Those of the stores on Redis and on Postgres are tried among the tests of these stores, where there are servers.
 
-mod support;
-
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, UNIX_EPOCH};
@@ -23,7 +21,9 @@ use tower_webhook::testing::TestSender;
 use tower_webhook::worker::RetryPolicy;
 use tower_webhook::{ConfigError, EventKey, HandlerError, WebhookEvent, WebhookLayer, Worker};
 
-use crate::support::extremes::{COUNTS, NoPanics, TIMES, in_time, try_verbs};
+#[cfg(feature = "sqlite")]
+use crate::support::extremes::try_verbs;
+use crate::support::extremes::{COUNTS, NoPanics, TIMES, in_time};
 use crate::support::faulty::{Fault, Faulty, Verb};
 use crate::support::{Answer, SECRET};
 
@@ -56,9 +56,9 @@ async fn try_layer(what: &str, layer: &WebhookLayer, sender: &TestSender) {
 }
 
 async fn try_worker(what: &str, inbox: impl Queue + Clone, worker: Worker<Router>) {
-    let layer = WebhookLayer::inbox(support::scheme(), inbox.clone());
+    let layer = WebhookLayer::inbox(crate::support::scheme(), inbox.clone());
     let app: Router = handlers().layer(layer);
-    let sender = TestSender::new(support::scheme());
+    let sender = TestSender::new(crate::support::scheme());
     assert_eq!(deliver(&app, &sender, "1").await, StatusCode::OK, "{what}");
     let worked = async {
         let stop = async {
@@ -140,10 +140,11 @@ const LAYER_COUNTS: [Configure<WebhookLayer, usize>; 3] = [
 #[tokio::test(flavor = "multi_thread")]
 async fn layers_take_extreme_settings_or_refuse_them() {
     let panics = NoPanics::begin();
-    let sender = TestSender::new(support::scheme());
+    let sender = TestSender::new(crate::support::scheme());
     let order = OrderSource::json("resource").and_then(|order| order.sequence("version")).expect("paths");
-    let inline = || WebhookLayer::new(support::scheme(), MemoryStore::new());
-    let inbox = || WebhookLayer::inbox(support::scheme(), Inbox::new(MemoryStore::new()).order_by(order.clone()));
+    let inline = || WebhookLayer::new(crate::support::scheme(), MemoryStore::new());
+    let inbox =
+        || WebhookLayer::inbox(crate::support::scheme(), Inbox::new(MemoryStore::new()).order_by(order.clone()));
     for layer in [&inline as &dyn Fn() -> WebhookLayer, &inbox] {
         for (name, configure) in LAYER_TIMES {
             for time in TIMES {
@@ -167,7 +168,7 @@ async fn layers_take_extreme_settings_or_refuse_them() {
     for count in COUNTS {
         let what = format!("max_waiting_events({count})");
         if let Ok(inbox) = Inbox::new(MemoryStore::new()).max_waiting_events(count as u64) {
-            try_layer(&what, &WebhookLayer::inbox(support::scheme(), inbox), &sender).await;
+            try_layer(&what, &WebhookLayer::inbox(crate::support::scheme(), inbox), &sender).await;
         }
         panics.end(&what);
     }
@@ -186,9 +187,10 @@ async fn drains_take_extreme_deadlines() {
                 tokio::time::sleep(Duration::from_millis(20)).await;
             }
         };
-        let layer = WebhookLayer::new(support::scheme(), MemoryStore::new());
+        let layer = WebhookLayer::new(crate::support::scheme(), MemoryStore::new());
         let app: Router = Router::new().route("/webhooks", post(slow)).layer(layer.clone());
-        let delivering = tokio::spawn(async move { deliver(&app, &TestSender::new(support::scheme()), "1").await });
+        let delivering =
+            tokio::spawn(async move { deliver(&app, &TestSender::new(crate::support::scheme()), "1").await });
         in_time("the handler", begun.notified()).await;
         let drained = in_time("a drain", layer.drain_handle().drain(time)).await;
         assert!(drained.dropped <= 1);
@@ -256,8 +258,8 @@ async fn retry_policies_take_extreme_settings() {
                     async move { if run == 0 { Err(HandlerError::transient("flaky").retry_after(asked)) } else { Ok(()) } }
                 };
                 let handlers = Router::new().route("/webhooks", post(fails_once));
-                let app: Router = handlers.clone().layer(WebhookLayer::inbox(support::scheme(), inbox.clone()));
-                deliver(&app, &TestSender::new(support::scheme()), "1").await;
+                let app: Router = handlers.clone().layer(WebhookLayer::inbox(crate::support::scheme(), inbox.clone()));
+                deliver(&app, &TestSender::new(crate::support::scheme()), "1").await;
                 let policy = RetryPolicy::new().max_attempts(attempts).first_pause(first).longest_pause(longest);
                 let what = format!("{policy:?}, retry after {asked:?}");
                 in_time(&what, Worker::new(inbox.clone(), handlers).retries(policy).run_until_idle()).await;
@@ -334,7 +336,7 @@ async fn tenant_secrets_take_extreme_settings() {
                 let what = format!("cache({count}, {time:?}), or deadline, or max_lookups");
                 let scheme = scheme::timestamped(secrets).expect("a scheme");
                 let layer = WebhookLayer::new(scheme, MemoryStore::new());
-                try_layer(&what, &layer, &TestSender::new(support::scheme())).await;
+                try_layer(&what, &layer, &TestSender::new(crate::support::scheme())).await;
                 panics.end(&what);
             }
         }
@@ -353,11 +355,11 @@ async fn schemes_take_extreme_settings_or_refuse_them() {
                 let layer = WebhookLayer::new(own.clone(), MemoryStore::new());
                 try_layer(&what, &layer, &TestSender::new(own)).await;
             }
-            let preset = support::scheme().tolerance(time);
+            let preset = crate::support::scheme().tolerance(time);
             let profile = Profile::default().sender_timeout(time).retry_window(time).tolerance(time).body_limit(count);
             let secrets = Secrets::new(SECRET, |text| Key::hmac_sha256(text.as_bytes())).expect("a secret");
             let custom = Custom::by_body("custom", secrets, |_, _| Ok(Vec::new())).with_profile(profile);
-            let sender = TestSender::new(support::scheme());
+            let sender = TestSender::new(crate::support::scheme());
             try_layer(&what, &WebhookLayer::new(preset, MemoryStore::new()), &sender).await;
             try_layer(&what, &WebhookLayer::new(custom, MemoryStore::new()), &sender).await;
             panics.end(&what);

@@ -1,7 +1,4 @@
 //! The documents say what the crate says, and name what is in the source.
 
-#[path = "../../examples/support/mod.rs"]
-mod examples;
-
 mod readme;
 mod sources;

@@ -3,9 +3,6 @@
 //! Tests that leave the server alone share one, each with a table of its own; the others start their own. The rows in comments
 //! and names number the faults.
 
-#[path = "../support/mod.rs"]
-mod support;
-
 mod batches;
 mod builders;
 mod conformance;

@@ -3,9 +3,6 @@
 
 #![allow(clippy::duplicate_mod, reason = "the same cases for every database")]
 
-#[path = "../support/mod.rs"]
-mod support;
-
 mod receiver;
 
 /// The cases on Postgres.

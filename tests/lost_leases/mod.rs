@@ -1,8 +1,6 @@
 //! Leases on real servers. Row 18: the way to the store is cut while a handler runs, for longer than its lease. Row 45: the
 //! receiver's clock jumps.
 
-mod support;
-
 use std::collections::BTreeSet;
 use std::net::SocketAddr;
 use std::sync::Arc;

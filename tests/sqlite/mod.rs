@@ -1,9 +1,6 @@
 //! The SQLite store: the conformance suites, and what is its own: rows, clocks, locks, transactions of handlers, processes, full disks;
 //! and the same of its inbox.
 
-#[path = "../support/mod.rs"]
-mod support;
-
 mod bodies;
 mod cancelled_calls;
 mod clocks;

@@ -1,0 +1,4 @@
+//! The examples, and what they print.
+
+mod receiver;
+mod verify;

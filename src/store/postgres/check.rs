@@ -106,7 +106,7 @@ impl PostgresStore {
         let claim = ClaimRequest::new(&key, token, TEST_LEASE);
         match self.claim(&claim).await? {
             Claim::Fresh { .. } => {}
-            found => return Err(StoreError::corrupt(format!("an event that nobody knows of is {found:?}"))),
+            found => return Err(StoreError::corrupt(format!("an event that was never claimed is {found:?}"))),
         }
         let _ = self.renew(&claim).await?;
         let _ = self.release(&key, token).await?;

@@ -198,7 +198,7 @@ impl BatchStatement for ClaimStatement {
         }
         let key: &str = row.try_get("key")?;
         let index = items.binary_search_by(|item| item.key().cmp(key));
-        let index = index.map_err(|_| sqlx::Error::Decode("an answer to what was not asked".into()))?;
+        let index = index.map_err(|_| sqlx::Error::Decode("a row about a key that is not in the batch".into()))?;
         Ok((index, found(items[index], row)?))
     }
 

@@ -12,18 +12,21 @@ use super::connector::Connector;
 use super::fault::Fault;
 use super::housekeeping::StalledOrders;
 use super::lost_leases::{DroppedLease, LostLeases};
-use super::pick::{LeaseItem, Picker, Scan};
+use super::pick::{Picker, Scan};
 use super::scan_start::{LONGEST_SCAN, ScanStart, ScanStartUpdater};
 use super::settle_batch::SettleBatch;
 use super::settlement::Settlement;
-use super::statements::{Statement, Statements};
-use super::values::{bigint, event_key, fingerprint, stored_request, token};
+use super::statements::{Statement, Statements, statement};
+use super::values::{MOST_BYTES, bigint, event_key, fingerprint, milliseconds, stored_request, token};
 use super::wake::Promoter;
 use crate::store::batcher::{Answers, BatchHandler, Batcher};
 use crate::store::in_transit::InTransit;
-use crate::store::queue::Leased;
+use crate::store::queue::{LAPSED, LeaseRequest, Leased, OwnedLeaseRequest};
 use crate::store::{ClaimToken, StoreError};
 use crate::telemetry;
+
+/// How many events one statement leases.
+const LARGEST_LEASE: usize = 512;
 
 /// No lease waits for a row. But two workers that lease two events of one order wait for each other, and one of them
 /// fails.
@@ -83,16 +86,16 @@ impl LeaseBatch {
         }
     }
 
-    async fn lease(&self, item: &LeaseItem) -> Result<InTransit<DroppedLease>, Fault> {
+    async fn lease(&self, request: &LeaseRequest<'_>) -> Result<InTransit<DroppedLease>, Fault> {
         let (connection, until) = (&self.connection, self.connection.deadline());
         self.stalled_orders.check(connection, until).await;
         self.scan_start.update(connection, until).await;
         let mut retries = 0;
         loop {
             let scan = Scan { connection, start: self.scan_start.scan_start().get(), until };
-            let leased = match item.is_of_any_kind() {
-                true => self.lease_first_due(&scan, item).await,
-                false => self.lease_picked(&scan, item).await,
+            let leased = match request.is_of_any_kind() {
+                true => self.lease_first_due(&scan, request).await,
+                false => self.lease_picked(&scan, request).await,
             };
             match leased {
                 // Another worker has leased an event of the same order, which can be seen now.
@@ -107,45 +110,53 @@ impl LeaseBatch {
     }
 
     /// Leases the events that have been due the longest.
-    async fn lease_first_due(&self, scan: &Scan<'_>, item: &LeaseItem) -> Result<InTransit<DroppedLease>, Fault> {
+    async fn lease_first_due(
+        &self,
+        scan: &Scan<'_>,
+        request: &LeaseRequest<'_>,
+    ) -> Result<InTransit<DroppedLease>, Fault> {
         let query =
-            |tokens: &[ClaimToken]| item.bind(&self.lease_first_due, scan.start, tokens).bind(bigint(item.limit));
-        self.lease_readable(scan, item, query).await
+            |tokens: &[ClaimToken]| bind(&self.lease_first_due, scan, request, tokens).bind(bigint(request.limit));
+        self.lease_readable(scan, request, query).await
     }
 
     /// Leases the events that have been due the longest, of the kinds that the worker has room for.
-    async fn lease_picked(&self, scan: &Scan<'_>, item: &LeaseItem) -> Result<InTransit<DroppedLease>, Fault> {
+    async fn lease_picked(
+        &self,
+        scan: &Scan<'_>,
+        request: &LeaseRequest<'_>,
+    ) -> Result<InTransit<DroppedLease>, Fault> {
         for pause in PAUSES {
-            let keys = self.picker.pick(scan, item).await?;
+            let keys = self.picker.pick(scan, request).await?;
             if keys.is_empty() {
                 break;
             }
-            let query = |tokens: &[ClaimToken]| item.bind(&self.lease_picked, scan.start, tokens).bind(keys.clone());
-            let leased = self.lease_readable(scan, item, query).await?;
+            let query = |tokens: &[ClaimToken]| bind(&self.lease_picked, scan, request, tokens).bind(keys.clone());
+            let leased = self.lease_readable(scan, request, query).await?;
             if !leased.is_empty() {
                 return Ok(leased);
             }
             // Other workers have picked the same events, and were faster.
             tokio::time::sleep(pause).await;
         }
-        Ok(self.in_transit(Vec::new(), item, Instant::now()))
+        Ok(self.in_transit(Vec::new(), request, Instant::now()))
     }
 
     /// Leases events that can be read, unless there are none.
     async fn lease_readable(
         &self,
         scan: &Scan<'_>,
-        item: &LeaseItem,
+        request: &LeaseRequest<'_>,
         query: impl Fn(&[ClaimToken]) -> Statement,
     ) -> Result<InTransit<DroppedLease>, Fault> {
         loop {
             let asked_at = Instant::now();
-            let rows = self.run(scan, item, &query).await?;
+            let rows = self.run(scan, request, &query).await?;
             let events = self.read_all(&rows);
             // A worker that gets no event takes the queue for empty. An event that was leased just now is not leased
             // again.
             if !events.is_empty() || rows.is_empty() {
-                return Ok(self.in_transit(events, item, asked_at));
+                return Ok(self.in_transit(events, request, asked_at));
             }
         }
     }
@@ -155,13 +166,13 @@ impl LeaseBatch {
     async fn run(
         &self,
         scan: &Scan<'_>,
-        item: &LeaseItem,
+        request: &LeaseRequest<'_>,
         query: impl Fn(&[ClaimToken]) -> Statement,
     ) -> Result<Vec<PgRow>, Fault> {
         let (asked_at, tries) = (Instant::now(), Mutex::new(Vec::new()));
         let answer = scan
             .fetch_all(|| {
-                let tokens: Vec<_> = (0..item.limit).map(|_| ClaimToken::random()).collect();
+                let tokens: Vec<_> = (0..request.limit).map(|_| ClaimToken::random()).collect();
                 let query = query(&tokens);
                 tries.lock().unwrap_or_else(PoisonError::into_inner).push(tokens);
                 query
@@ -176,7 +187,7 @@ impl LeaseBatch {
             tries.pop();
         }
         for tokens in tries {
-            self.lost_leases.search_later(tokens, asked_at, item.lease);
+            self.lost_leases.search_later(tokens, asked_at, request.lease);
         }
         answer
     }
@@ -201,26 +212,43 @@ impl LeaseBatch {
         all.into_iter().map(|(_, leased)| leased).collect()
     }
 
-    fn in_transit(&self, events: Vec<Leased>, item: &LeaseItem, asked_at: Instant) -> InTransit<DroppedLease> {
+    fn in_transit(
+        &self,
+        events: Vec<Leased>,
+        request: &LeaseRequest<'_>,
+        asked_at: Instant,
+    ) -> InTransit<DroppedLease> {
         let lost_leases = self.lost_leases.clone();
-        InTransit::new(events, DroppedLease { lost_leases, asked_at, lease: item.lease })
+        InTransit::new(events, DroppedLease { lost_leases, asked_at, lease: request.lease })
     }
 }
 
 impl BatchHandler for LeaseBatch {
-    type Question = LeaseItem;
+    type Question = OwnedLeaseRequest;
     type Answer = InTransit<DroppedLease>;
 
-    async fn answer(&self, batch: &[LeaseItem]) -> Answers<Self::Answer> {
+    async fn answer(&self, batch: &[OwnedLeaseRequest]) -> Answers<Self::Answer> {
         let mut answers = Vec::with_capacity(batch.len());
-        for item in batch {
-            answers.push(self.lease(item).await.map_err(StoreError::from));
+        for request in batch {
+            let mut request = request.borrowed();
+            request.limit = request.limit.min(LARGEST_LEASE);
+            answers.push(self.lease(&request).await.map_err(StoreError::from));
         }
         answers
     }
 
     /// The answer is dropped, and releases its events. So does an answer that was sent and not received.
-    fn on_abandoned(&self, _: LeaseItem, _: Self::Answer) {}
+    fn on_abandoned(&self, _: OwnedLeaseRequest, _: Self::Answer) {}
+}
+
+/// Binds the parameters that both statements share which lease events.
+fn bind(sql: &Arc<str>, scan: &Scan<'_>, request: &LeaseRequest<'_>, tokens: &[ClaimToken]) -> Statement {
+    statement(sql)
+        .bind(scan.start)
+        .bind(tokens.iter().map(|token| token.as_bytes().to_vec()).collect::<Vec<_>>())
+        .bind(milliseconds(request.lease))
+        .bind(LAPSED)
+        .bind(bigint(MOST_BYTES))
 }
 
 fn read(row: &PgRow) -> Result<(i64, Leased), sqlx::Error> {

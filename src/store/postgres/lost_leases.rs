@@ -12,7 +12,7 @@ use super::statements::{Statements, statement};
 use super::values::{event_key, milliseconds, token};
 use crate::store::ClaimToken;
 use crate::store::batcher::Batcher;
-use crate::store::in_transit::PutBack;
+use crate::store::in_transit::Releaser;
 use crate::store::queue::Leased;
 
 /// The first pause between two looks, and the longest.
@@ -91,8 +91,8 @@ pub(super) struct DroppedLease {
     pub(super) lease: Duration,
 }
 
-impl PutBack for DroppedLease {
-    fn put_back(&self, events: Vec<Leased>) {
+impl Releaser for DroppedLease {
+    fn release(&self, events: Vec<Leased>) {
         for event in &events {
             self.lost_leases.shared.settlements.tell(Settlement::release(&event.key, event.token));
         }

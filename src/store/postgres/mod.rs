@@ -115,7 +115,7 @@
 //! | round trips of a batch of claims, completions or leases | 1 | 4: `BEGIN` and settings, statement, parameters, `COMMIT` | 4 |
 //! | round trips of [`complete_in`](crate::WebhookEvent::complete_in) | 1, and another one the first time | 2 | 2 |
 //! | workers are woken by other instances | `LISTEN` | no: they [poll](crate::Worker::poll_every) | `LISTEN` |
-//! | a missing index of a table above 16 MiB | built `CONCURRENTLY` | `migrate` is an error | built `CONCURRENTLY` |
+//! | a missing index of a table above 16 MiB | built `CONCURRENTLY` | error of `migrate` | built `CONCURRENTLY` |
 //!
 //! Concurrent calls share a batch as always, so the round trips cost latency more than throughput. Handlers that use
 //! such a pool themselves keep to the same rules: every query in a transaction, and

@@ -137,7 +137,7 @@ fn read_listed(row: &PgRow) -> Result<QueuedEvent, sqlx::Error> {
     let arrival: i64 = row.try_get("arrival")?;
     let received_at = from_unix_millis(row.try_get("received")?);
     let mut event = QueuedEvent::new(event_key(row)?, arrival.unsigned_abs(), received_at);
-    event.state = state.ok_or_else(|| sqlx::Error::Decode("no state of an event".into()))?;
+    event.state = state.ok_or_else(|| sqlx::Error::Decode("the state is not that of a queued event".into()))?;
     event.event_type = row.try_get::<Option<String>, _>("event_type")?.map(Into::into);
     (event.due_at, event.processed_at) = (time("due")?, time("processed")?);
     event.attempts = row.try_get::<i32, _>("attempts")?.unsigned_abs();

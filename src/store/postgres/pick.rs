@@ -5,7 +5,6 @@
 
 use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::Duration;
 
 use sqlx::Row as _;
 use sqlx::postgres::PgRow;
@@ -14,12 +13,8 @@ use tokio::time::Instant;
 use super::connection::DedicatedConnection;
 use super::fault::Fault;
 use super::statements::{Statement, Statements, statement};
-use super::values::{MOST_BYTES, bigint, index, milliseconds};
-use crate::store::ClaimToken;
-use crate::store::queue::{KindLimits, LAPSED, LeaseBudget, LeaseRequest};
-
-/// How many events one statement leases.
-const LARGEST_LEASE: usize = 512;
+use super::values::{bigint, index};
+use crate::store::queue::{KindLimits, LeaseBudget, LeaseRequest};
 
 /// How many of the first due events a lease looks at, in addition to twice as many as it may take.
 const PASSED_OVER: usize = 64;
@@ -29,15 +24,6 @@ const KINDS: usize = 1_000;
 
 /// How often a lease looks at further kinds, if it could take none of the kinds before.
 const ROUNDS: usize = 4;
-
-/// An owned [`LeaseRequest`].
-pub(super) struct LeaseItem {
-    pub(super) limit: usize,
-    pub(super) lease: Duration,
-    endpoints: Box<[Box<str>]>,
-    per_endpoint: Option<KindLimits>,
-    per_type: Option<KindLimits>,
-}
 
 /// The part of the index of due events that one lease scans.
 pub(super) struct Scan<'a> {
@@ -85,52 +71,6 @@ struct FirstOfKind {
     event_type: Option<String>,
 }
 
-impl LeaseItem {
-    pub(super) fn new(request: &LeaseRequest<'_>) -> Self {
-        Self {
-            limit: request.limit.min(LARGEST_LEASE),
-            lease: request.lease,
-            endpoints: request.endpoints.into(),
-            per_endpoint: request.per_endpoint.cloned(),
-            per_type: request.per_type.cloned(),
-        }
-    }
-
-    /// Whether the worker takes events of every kind, and any number of them.
-    pub(super) fn is_of_any_kind(&self) -> bool {
-        self.endpoints.is_empty() && self.per_endpoint.is_none() && self.per_type.is_none()
-    }
-
-    /// Binds the parameters that both statements share which lease events.
-    pub(super) fn bind(&self, sql: &Arc<str>, scan_start: Option<i64>, tokens: &[ClaimToken]) -> Statement {
-        statement(sql)
-            .bind(scan_start)
-            .bind(tokens.iter().map(|token| token.as_bytes().to_vec()).collect::<Vec<_>>())
-            .bind(milliseconds(self.lease))
-            .bind(LAPSED)
-            .bind(bigint(MOST_BYTES))
-    }
-
-    fn budget(&self) -> LeaseBudget<'_> {
-        let mut request = LeaseRequest::new(self.limit, self.lease);
-        request.endpoints = &self.endpoints;
-        (request.per_endpoint, request.per_type) = (self.per_endpoint.as_ref(), self.per_type.as_ref());
-        LeaseBudget::new(&request)
-    }
-
-    /// How many events of one kind the worker has room for.
-    fn room(&self, endpoint: &str, event_type: Option<&str>) -> usize {
-        let of = |limits: &Option<KindLimits>, kind| limits.as_ref().map_or(usize::MAX, |limits| limits.of(kind));
-        let of_type = event_type.map_or(usize::MAX, |event_type| of(&self.per_type, event_type));
-        self.limit.min(of(&self.per_endpoint, endpoint)).min(of_type)
-    }
-
-    fn endpoints_without_room(&self) -> Vec<&str> {
-        let left = self.per_endpoint.iter().flat_map(|limits| &limits.left);
-        left.filter(|(_, left)| **left == 0).map(|(endpoint, _)| &**endpoint).collect()
-    }
-}
-
 impl Scan<'_> {
     pub(super) async fn fetch_all(&self, query: impl Fn() -> Statement) -> Result<Vec<PgRow>, Fault> {
         self.connection.fetch_all(self.until, query).await
@@ -148,19 +88,19 @@ impl Picker {
     }
 
     /// Returns the keys of the events to lease.
-    pub(super) async fn pick(&self, scan: &Scan<'_>, item: &LeaseItem) -> Result<Vec<String>, Fault> {
-        let looked_at = 2 * item.limit + PASSED_OVER;
+    pub(super) async fn pick(&self, scan: &Scan<'_>, request: &LeaseRequest<'_>) -> Result<Vec<String>, Fault> {
+        let looked_at = 2 * request.limit + PASSED_OVER;
         let query = || statement(&self.candidates).bind(scan.start).bind(bigint(looked_at));
         let candidates = read_candidates(&scan.fetch_all(query).await?)?;
         let are_all = candidates.len() < looked_at;
-        let picked = with_room(&candidates, item);
-        if are_all || picked.len() == item.limit {
+        let picked = with_room(&candidates, request);
+        if are_all || picked.len() == request.limit {
             return Ok(picked);
         }
         let mut all = candidates;
         for _ in 0..ROUNDS {
-            let (kinds, are_all) = self.next_kinds(scan, item).await?;
-            let kinds = kinds_with_room(kinds, item);
+            let (kinds, are_all) = self.next_kinds(scan, request).await?;
+            let kinds = kinds_with_room(kinds, request);
             if !kinds.is_empty() {
                 all.extend(self.first_of_kinds(scan, kinds).await?);
                 break;
@@ -172,12 +112,12 @@ impl Picker {
         let mut seen = HashSet::new();
         all.retain(|candidate| seen.insert(candidate.key.clone()));
         all.sort_unstable_by_key(|candidate| (candidate.due, candidate.arrival));
-        Ok(with_room(&all, item))
+        Ok(with_room(&all, request))
     }
 
     /// Returns kinds, and whether these are all.
-    async fn next_kinds(&self, scan: &Scan<'_>, item: &LeaseItem) -> Result<(Vec<Kind>, bool), Fault> {
-        let ranges: Vec<Option<Box<str>>> = match &*item.endpoints {
+    async fn next_kinds(&self, scan: &Scan<'_>, request: &LeaseRequest<'_>) -> Result<(Vec<Kind>, bool), Fault> {
+        let ranges: Vec<Option<Box<str>>> = match request.endpoints {
             [] => vec![None],
             endpoints => endpoints.iter().cloned().map(Some).collect(),
         };
@@ -192,7 +132,7 @@ impl Picker {
                 .bind(ranges.iter().map(|name| name.as_deref()).collect::<Vec<_>>())
                 .bind(after.iter().map(|after| after.map(|hash| hash.endpoint)).collect::<Vec<_>>())
                 .bind(after.iter().map(|after| after.map(|hash| hash.event_type)).collect::<Vec<_>>())
-                .bind(item.endpoints_without_room())
+                .bind(endpoints_without_room(request))
                 .bind(bigint(most))
         };
         let rows = scan.fetch_all(query).await?;
@@ -228,23 +168,35 @@ impl Picker {
 }
 
 /// Returns the keys of the first candidates that the worker has room for.
-fn with_room(candidates: &[Candidate], item: &LeaseItem) -> Vec<String> {
-    let mut budget = item.budget();
+fn with_room(candidates: &[Candidate], request: &LeaseRequest<'_>) -> Vec<String> {
+    let mut budget = LeaseBudget::new(request);
     let mut try_take = |candidate: &&Candidate| budget.try_take(&candidate.endpoint, candidate.event_type.as_deref());
-    let picked = candidates.iter().filter(|candidate| try_take(candidate)).take(item.limit);
+    let picked = candidates.iter().filter(|candidate| try_take(candidate)).take(request.limit);
     picked.map(|candidate| candidate.key.clone()).collect()
 }
 
 /// Returns the kinds of the next events, and how many events of each the worker has room for. An event of any other
 /// kind comes too late, or there is no room for it when its turn comes.
-fn kinds_with_room(kinds: Vec<Kind>, item: &LeaseItem) -> Vec<(KindHash, usize)> {
+fn kinds_with_room(kinds: Vec<Kind>, request: &LeaseRequest<'_>) -> Vec<(KindHash, usize)> {
     let mut due: Vec<_> = kinds.into_iter().filter_map(|kind| Some((kind.hash, kind.first?))).collect();
     due.sort_unstable_by_key(|(_, first)| (first.due, first.arrival));
-    let mut budget = item.budget();
+    let mut budget = LeaseBudget::new(request);
     due.retain(|(_, first)| budget.try_take(&first.endpoint, first.event_type.as_deref()));
-    due.truncate(item.limit);
-    let room = |first: &FirstOfKind| item.room(&first.endpoint, first.event_type.as_deref());
+    due.truncate(request.limit);
+    let room = |first: &FirstOfKind| room(request, &first.endpoint, first.event_type.as_deref());
     due.iter().map(|(hash, first)| (*hash, room(first))).collect()
+}
+
+/// How many events of one kind the worker has room for.
+fn room(request: &LeaseRequest<'_>, endpoint: &str, event_type: Option<&str>) -> usize {
+    let of = |limits: Option<&KindLimits>, kind| limits.map_or(usize::MAX, |limits| limits.of(kind));
+    let of_type = event_type.map_or(usize::MAX, |event_type| of(request.per_type, event_type));
+    request.limit.min(of(request.per_endpoint, endpoint)).min(of_type)
+}
+
+fn endpoints_without_room<'a>(request: &LeaseRequest<'a>) -> Vec<&'a str> {
+    let left = request.per_endpoint.into_iter().flat_map(|limits| &limits.left);
+    left.filter(|(_, left)| **left == 0).map(|(endpoint, _)| &**endpoint).collect()
 }
 
 fn read_candidates(rows: &[PgRow]) -> Result<Vec<Candidate>, sqlx::Error> {

@@ -15,7 +15,6 @@ use super::housekeeping::Purge;
 use super::lease::LeaseBatch;
 use super::migrator::Migrator;
 use super::operators::ChangedRows;
-use super::pick::LeaseItem;
 use super::scan_start::ScanStart;
 use super::schema::Schema;
 use super::settle_batch::SettleBatch;
@@ -26,7 +25,8 @@ use super::{PostgresStoreBuilder, operators};
 use crate::EventKey;
 use crate::store::batcher::Batcher;
 use crate::store::queue::{
-    Change, Changed, Filter, LeaseRequest, Leased, Page, Queue, QueueCounts, QueuedEvent, StoredRequest,
+    Change, Changed, Filter, LeaseRequest, Leased, OwnedLeaseRequest, Page, Queue, QueueCounts, QueuedEvent,
+    StoredRequest,
 };
 use crate::store::{
     Claim, ClaimRequest, Dialect, Ending, Enlistment, Hold, Store, StoreError, StoreErrorKind, StoreFuture,
@@ -225,7 +225,7 @@ impl Queue for PostgresStore {
         Box::pin(async move {
             match self.shared.backlog.ask(BacklogQuery::Peek(PeekItem::new(claim))).await? {
                 BacklogReply::Peeked(claim) => Ok(claim),
-                BacklogReply::Count(_) => Err(StoreError::corrupt("an answer to what was not asked")),
+                BacklogReply::Count(_) => Err(StoreError::corrupt("the reply to another query")),
             }
         })
     }
@@ -235,7 +235,7 @@ impl Queue for PostgresStore {
             if request.limit == 0 {
                 return Ok(Vec::new());
             }
-            Ok(self.shared.leases.ask(LeaseItem::new(request)).await?.take())
+            Ok(self.shared.leases.ask(OwnedLeaseRequest::new(request)).await?.take())
         })
     }
 
@@ -252,7 +252,7 @@ impl Queue for PostgresStore {
         Box::pin(async move {
             match self.shared.backlog.ask(BacklogQuery::Count(up_to)).await? {
                 BacklogReply::Count(count) => Ok(count),
-                BacklogReply::Peeked(_) => Err(StoreError::corrupt("an answer to what was not asked")),
+                BacklogReply::Peeked(_) => Err(StoreError::corrupt("the reply to another query")),
             }
         })
     }

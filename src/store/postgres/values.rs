@@ -60,7 +60,7 @@ pub(super) fn stored_request(row: &PgRow) -> Result<StoredRequest, sqlx::Error> 
 }
 
 pub(super) fn event_key(row: &PgRow) -> Result<EventKey, sqlx::Error> {
-    EventKey::parse(row.try_get("key")?).ok_or_else(|| sqlx::Error::Decode("no key of an event".into()))
+    EventKey::parse(row.try_get("key")?).ok_or_else(|| sqlx::Error::Decode("the key is not that of an event".into()))
 }
 
 pub(super) fn token(row: &PgRow, column: impl ColumnIndex<PgRow>) -> Result<ClaimToken, sqlx::Error> {
@@ -75,7 +75,7 @@ pub(super) fn fingerprint(row: &PgRow, column: impl ColumnIndex<PgRow>) -> Resul
 pub(super) fn index(row: &PgRow, items: usize) -> Result<usize, sqlx::Error> {
     let ordinality: i64 = row.try_get(0)?;
     let index = usize::try_from(ordinality - 1).ok().filter(|index| *index < items);
-    index.ok_or_else(|| sqlx::Error::Decode("an answer to what was not asked".into()))
+    index.ok_or_else(|| sqlx::Error::Decode("a row about an item that is not in the batch".into()))
 }
 
 /// Replaces NUL, which Postgres refuses: a reason that contains it would never be stored.

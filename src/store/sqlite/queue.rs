@@ -5,7 +5,6 @@ use sqlx::Row as _;
 use sqlx::sqlite::SqliteRow;
 
 use super::connection::Fault;
-use super::lease::OwnedLeaseRequest;
 use super::operation::Operation;
 use super::operators;
 use super::record::{self, Record};
@@ -13,7 +12,8 @@ use super::statements::statement;
 use super::store::SqliteStore;
 use crate::EventKey;
 use crate::store::queue::{
-    Change, Changed, EventState, Filter, LeaseRequest, Leased, Page, Queue, QueueCounts, QueuedEvent, StoredRequest,
+    Change, Changed, EventState, Filter, LeaseRequest, Leased, OwnedLeaseRequest, Page, Queue, QueueCounts,
+    QueuedEvent, StoredRequest,
 };
 use crate::store::record::Verb;
 use crate::store::{Claim, ClaimRequest, Hold, StoreError, StoreFuture};

@@ -5,8 +5,12 @@
 
 /// Returns the section with this name.
 pub(super) fn section(files: &[&'static str], name: &str) -> &'static str {
+    find(files, name).expect("a section")
+}
+
+fn find(files: &[&'static str], name: &str) -> Option<&'static str> {
     let mut sections = files.iter().flat_map(|file| file.split("-- name: ").skip(1));
-    sections.find_map(|section| section.strip_prefix(name)?.strip_prefix('\n')).expect("a section")
+    sections.find_map(|section| section.strip_prefix(name)?.strip_prefix('\n'))
 }
 
 /// Returns the lines of a section, without comments and empty lines.
@@ -18,25 +22,29 @@ pub(super) fn code(section: &str) -> impl Iterator<Item = &str> {
 /// both may have such names in turn. Any other text in braces stays.
 #[cfg(any(feature = "postgres", feature = "sqlite"))]
 pub(super) fn sql(files: &[&'static str], name: &str, values: &[(&str, &str)]) -> String {
-    let lines: Vec<_> = code(section(files, name)).map(str::trim).collect();
-    filled(files, &lines.join(" "), values)
+    fill(files, &one_line(section(files, name)), values)
 }
 
 #[cfg(any(feature = "postgres", feature = "sqlite"))]
-fn filled(files: &[&'static str], mut text: &str, values: &[(&str, &str)]) -> String {
-    let mut filled_text = String::new();
+fn fill(files: &[&'static str], mut text: &str, values: &[(&str, &str)]) -> String {
+    let mut filled = String::new();
     while let Some((before, rest)) = text.split_once('{') {
         let (name, after) = rest.split_once('}').expect("a closing brace");
-        filled_text.push_str(before);
-        let is_section = || files.iter().any(|file| file.contains(&format!("-- name: {name}\n")));
-        match values.iter().find(|(key, _)| *key == name) {
-            Some((_, value)) => filled_text.push_str(&filled(files, value, values)),
-            None if is_section() => filled_text.push_str(&sql(files, name, values)),
-            None => filled_text.push_str(&format!("{{{name}}}")),
+        filled.push_str(before);
+        let value = values.iter().find(|(key, _)| *key == name);
+        match (value, find(files, name)) {
+            (Some((_, value)), _) => filled.push_str(&fill(files, value, values)),
+            (None, Some(section)) => filled.push_str(&fill(files, &one_line(section), values)),
+            (None, None) => filled.extend(["{", name, "}"]),
         }
         text = after;
     }
-    filled_text + text
+    filled + text
+}
+
+#[cfg(any(feature = "postgres", feature = "sqlite"))]
+fn one_line(section: &str) -> String {
+    code(section).map(str::trim).collect::<Vec<_>>().join(" ")
 }
 
 #[cfg(all(test, any(feature = "postgres", feature = "sqlite")))]

@@ -202,8 +202,8 @@ impl BatchStatement for ClaimStatement {
         Ok((index, found(items[index], row)?))
     }
 
-    /// Releases the claims of a statement that takes effect after its deadline. All callers were told that the store
-    /// does not answer, so nobody runs those events, and their leases would hold them all the same.
+    /// Releases the claims of a statement that takes effect after its deadline. All callers got an error, so no
+    /// handler runs those events, and their leases would hold them all the same.
     ///
     /// The statement is waited for, on its own connection. A release that does not wait would find nothing if the
     /// statement takes effect after it, as a statement does that waits for a lock, or a commit that waits for the disk

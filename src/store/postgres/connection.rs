@@ -181,7 +181,7 @@ impl DedicatedConnection {
         Ok(batch.read_all(items, &rows)?)
     }
 
-    /// Asked after a wait for a lock was given up. The lock may be gone by then, which the next try shows.
+    /// Called after a wait for a lock was given up. The lock may be gone by then, which the next try shows.
     async fn table_is_locked(&self, until: Instant) -> bool {
         let Some(sql) = &self.is_table_locked else { return false };
         let answer = self.fetch_all(until, || statement(sql)).await;
@@ -209,7 +209,7 @@ impl DedicatedConnection {
                 return Err(Fault::timed_out());
             }
             let idle = self.idle().take();
-            // A connection that broke while it was idle must not cost anybody a delivery.
+            // A connection that broke while it was idle must not cost a delivery.
             let may_be_stale = idle.is_some();
             let connection = match idle {
                 Some(connection) => connection,

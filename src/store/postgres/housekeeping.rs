@@ -55,7 +55,7 @@ impl StalledOrders {
         let begun_at = Instant::now();
         let rows = connection.fetch_all(until, || statement(&self.sql).bind(&*after).bind(ORDERS)).await;
         self.postpone(begun_at.elapsed());
-        // If this fails, so does the lease that follows, and its caller is told.
+        // If this fails, so does the lease that follows, and its caller gets the error.
         let Ok(rows) = rows else { return };
         let orders: Vec<&str> = rows.iter().filter_map(|row| row.try_get(0).ok()).collect();
         self.promoter.promote_next(connection, &orders, until).await;

@@ -48,7 +48,7 @@
 //!   to be run, or two seconds before now. Events that another instance puts back before that place are found by a scan
 //!   that is repeated after a second, or after twenty times as long as it takes. An event that stays due and that no
 //!   worker leases keeps leases from starting later.
-//! - A lease that took effect, and whose answer did not come in time, is released as soon as the server can be asked.
+//! - A lease that took effect, and whose answer did not come in time, is released as soon as the server answers.
 //! - A lease carries 4 MiB of events, or one event.
 //! - A lease need not be on disk. If the server crashes it may forget the last ones: the events are leased again, and
 //!   the tokens of the forgotten leases can complete nothing.
@@ -112,7 +112,7 @@
 //!
 //! | | sessions | `pooled` | `pooled` and [`direct`](PostgresStoreBuilder::direct) |
 //! |---|---|---|---|
-//! | round trips of a batch of claims, completions or leases | 1 | 4: `BEGIN` and settings, statement, parameters, `COMMIT` | 4 |
+//! | round trips of claims, completions or leases | 1 | 4: `BEGIN` and settings, statement, parameters, `COMMIT` | 4 |
 //! | round trips of [`complete_in`](crate::WebhookEvent::complete_in) | 1, and another one the first time | 2 | 2 |
 //! | workers are woken by other instances | `LISTEN` | no: they [poll](crate::Worker::poll_every) | `LISTEN` |
 //! | a missing index of a table above 16 MiB | built `CONCURRENTLY` | error of `migrate` | built `CONCURRENTLY` |
@@ -125,13 +125,12 @@
 //!
 //! # Requirements
 //!
-//! PostgreSQL 14 or later. The connections of the store do not have what the pool sets up per connection
-//! (`after_connect`): name the schema with [`table`](PostgresStoreBuilder::table), or set the search path in the
-//! connect options.
+//! PostgreSQL 14 or later. The pool's `after_connect` does not set up the connections of the store: name the schema
+//! with [`table`](PostgresStoreBuilder::table), or set the search path in the connect options.
 //
 // Read in the order of a delivery: `store`, then `claims` and `claim_item`, `settle_batch` and `settlement`; `wake`,
-// `lease`, `pick`, `scan_start`, `lost_leases`, `backlog` and `operators` for the queue; `connection` and below for what
-// all of them use; `migrator`, `schema` and `housekeeping` for the table.
+// `lease`, `pick`, `scan_start`, `lost_leases`, `backlog` and `operators` for the queue; `connection` and below for
+// what all of them use; `migrator`, `schema` and `housekeeping` for the table.
 
 mod backlog;
 mod builder;

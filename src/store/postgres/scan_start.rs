@@ -171,7 +171,7 @@ impl ScanStartUpdater {
             state.next_update = now + EVERY;
         }
         let update = self.scan_start.begin_update();
-        // If this fails, so does the lease that follows, and its caller is told.
+        // If this fails, so does the lease that follows, and its caller gets the error.
         let Ok(rows) = connection.fetch_all(until, || statement(&self.measure).bind(update.start)).await else {
             return;
         };

@@ -193,7 +193,7 @@ impl BatchStatement for WhyUnsettled {
         let index = index(row, items.len())?;
         let (is_own, is_queued) = (row.try_get("own")?, row.try_get("queued")?);
         let reply = match items[index].reply_unsettled(is_own, row.try_get("state")?, is_queued) {
-            // The handler's own transaction may have completed the event, and its order is told only now.
+            // The handler's own transaction may have completed the event. Only this reply names the order that it left.
             SettleReply::Done(hold) => done(hold, false, row.try_get("leaves")?, None),
             reply => reply,
         };

@@ -32,8 +32,8 @@ use crate::store::{
     Claim, ClaimRequest, Dialect, Ending, Enlistment, Hold, Store, StoreError, StoreErrorKind, StoreFuture,
 };
 
-/// The pauses before a row that another transaction holds is asked for again. The store's own statements have let go of
-/// it by the second time. A transaction that holds it longer than all pauses counts as its holder.
+/// While another transaction holds its row, a call is repeated after these pauses. The store's own statements have let go
+/// of the row by the second time. A transaction that holds it longer than all pauses counts as its holder.
 const PAUSES: [Duration; 7] = {
     let ms = Duration::from_millis;
     [ms(1), ms(2), ms(5), ms(10), ms(25), ms(50), ms(100)]
@@ -112,7 +112,7 @@ impl PostgresStore {
     ///
     /// # Errors
     ///
-    /// If the database cannot be asked. Rows that were deleted by then stay deleted.
+    /// If a statement fails. Rows that were deleted by then stay deleted.
     pub async fn purge(&self) -> Result<u64, StoreError> {
         Ok(self.shared.purge.run().await?)
     }
@@ -199,7 +199,7 @@ impl Store for PostgresStore {
     }
 
     fn renew<'a>(&'a self, claim: &'a ClaimRequest<'a>) -> StoreFuture<'a, Hold> {
-        // The transaction that holds the row keeps everybody else from taking the claim over.
+        // The transaction that holds the row keeps all other callers from taking the claim over.
         Box::pin(self.settle_row(|| Settlement::renew(claim), Ok(Hold::Held)))
     }
 

@@ -75,7 +75,7 @@ pub(super) struct Notifier {
     remote: Batcher<RemoteNotifier>,
 }
 
-/// Sends a NOTIFY. One more is enough for all that are asked for while one is on its way.
+/// Sends a NOTIFY. Calls that come while one is on its way share the next one.
 struct RemoteNotifier {
     connection: DedicatedConnection,
     sql: Arc<str>,

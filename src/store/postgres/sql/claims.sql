@@ -1,5 +1,5 @@
--- Inline claims, and what ends a claim. A statement is about a batch: each parameter is an array, with a value for each
--- claim. Sections are read as in `store/sections.rs`; the table is written with its default name.
+-- Inline claims, and the ends of all claims. A statement is about a batch: each parameter is an array, with a value for
+-- each claim. Sections are read as in `store/sections.rs`; the table is written with its default name.
 
 -- Whether the row `e` is free to take for the claim `a`: it was released, its lease has lapsed or is the caller's own,
 -- or its retention is over. Queued events are never free.
@@ -10,7 +10,7 @@ CASE e.state
     ELSE e.expires_at <= now()
 END
 
--- The state of a row as a claim is told it.
+-- The state of a row as a claim returns it.
 -- name: claim_state
 CASE WHEN free THEN 'free' WHEN state = 'running' AND arrived IS NOT NULL THEN 'accepted' ELSE state END
 

@@ -58,7 +58,7 @@ applied AS (
      ORDER BY order_key
     {unless_higher}
 ),
--- The new token is nobody's: the worker that gave the event up must not be taken for the one that puts it back.
+-- The new token is unknown to all callers: the one that buried the event must not look like the one that requeued it.
 changed AS (
     UPDATE webhook_events e
        SET state = 'accepted', token = uuid_send(gen_random_uuid()), arrival = n.arrival, lease_until = now(),

@@ -118,7 +118,7 @@ UPDATE webhook_events e SET due_at = e.lease_until FROM locked l WHERE e.ctid = 
 RETURNING (extract(epoch FROM e.due_at) * 1000000)::bigint AS due
 
 -- The next $2 orders after $1 that have an event behind another one. If the other one has finished, such an order is
--- stalled: nobody has promoted its next event.
+-- stalled: its next event was never promoted.
 -- name: stalled_orders
 WITH RECURSIVE orders AS (
     (SELECT order_key FROM webhook_events WHERE due_at = 'infinity' AND order_key > $1 ORDER BY order_key LIMIT 1)

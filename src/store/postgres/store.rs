@@ -32,8 +32,8 @@ use crate::store::{
     Claim, ClaimRequest, Dialect, Ending, Enlistment, Hold, Store, StoreError, StoreErrorKind, StoreFuture,
 };
 
-/// While another transaction holds its row, a call is repeated after these pauses. The store's own statements have let go
-/// of the row by the second time. A transaction that holds it longer than all pauses counts as its holder.
+/// While another transaction holds its row, a call is repeated after these pauses. The store's own statements have let
+/// go of the row by the second time. A transaction that holds it longer than all pauses counts as its holder.
 const PAUSES: [Duration; 7] = {
     let ms = Duration::from_millis;
     [ms(1), ms(2), ms(5), ms(10), ms(25), ms(50), ms(100)]

@@ -128,9 +128,9 @@
 //! PostgreSQL 14 or later. The pool's `after_connect` does not set up the connections of the store: name the schema
 //! with [`table`](PostgresStoreBuilder::table), or set the search path in the connect options.
 //
-// Read in the order of a delivery: `store`, then `claims` and `claim_item`, `settle_batch` and `settlement`; `wake`,
-// `lease`, `pick`, `scan_start`, `lost_leases`, `backlog` and `operators` for the queue; `connection` and below for
-// what all of them use; `migrator`, `schema` and `housekeeping` for the table.
+// Read in the order of a delivery: `store`, then `claims` and `claim_item`, `settle_batch` and `settlement`. The queue is
+// in `wake`, `lease`, `pick`, `scan_start`, `lost_leases`, `backlog` and `operators`; the table in `migrator`, `schema`
+// and `housekeeping`. All of them use `connection`, `connector`, `fault`, `statements`, `table` and `values`.
 
 mod backlog;
 mod builder;

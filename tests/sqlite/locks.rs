@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use sqlx::sqlite::{SqliteConnectOptions, SqlitePool};
+use sqlx::sqlite::{SqliteConnectOptions, SqlitePool, SqlitePoolOptions};
 use tower_webhook::store::{Claim, ClaimToken, Hold, SqliteStore, Store, StoreErrorKind};
 
 use crate::sqlite::disks::cause;
@@ -83,7 +83,8 @@ async fn database_in_memory_is_refused() {
 async fn pool_in_another_journal_mode_is_brought_into_wal() {
     let fixture = Fixture::new();
     let options = SqliteConnectOptions::new().filename(fixture.path()).create_if_missing(true);
-    let pool = SqlitePool::connect_with(options).await.expect("a pool");
+    // One connection: another would tell the mode in which it was opened, until it reads.
+    let pool = SqlitePoolOptions::new().max_connections(1).connect_with(options).await.expect("a pool");
     let mode = async || sqlx::query_scalar::<_, String>("PRAGMA journal_mode").fetch_one(&pool).await.expect("a mode");
     assert_eq!(mode().await, "delete");
     let store = SqliteStore::new(&pool).await.expect("a store");

@@ -165,6 +165,13 @@ impl<B> AnswerBody<B> {
     }
 }
 
+/// An empty body, which layers such as tower-http's `TimeoutLayer` answer with.
+impl<B> Default for AnswerBody<B> {
+    fn default() -> Self {
+        Self::own(Bytes::new())
+    }
+}
+
 impl<B: Body<Data = Bytes>> Body for AnswerBody<B> {
     type Data = Bytes;
     type Error = B::Error;

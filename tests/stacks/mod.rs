@@ -1,0 +1,229 @@
+//! The layer among the layers that axum applications usually have, from axum 0.8 and tower-http 0.7: outside of it, inside of it, and
+//! wherever axum takes a layer.
+
+use std::convert::Infallible;
+use std::time::Duration;
+
+use axum::body::{Body, Bytes};
+use axum::extract::{DefaultBodyLimit, OriginalUri, Path, State};
+use axum::http::{HeaderName, Request, StatusCode, header};
+use axum::response::{IntoResponse, Response};
+use axum::routing::{get, post};
+use axum::{Extension, Json, Router};
+use http_body_util::{BodyExt, Full};
+use tower::util::BoxCloneService;
+use tower::{Layer, Service, ServiceBuilder, ServiceExt};
+use tower_http::ServiceBuilderExt;
+use tower_http::catch_panic::CatchPanicLayer;
+use tower_http::compression::CompressionLayer;
+use tower_http::cors::CorsLayer;
+use tower_http::limit::RequestBodyLimitLayer;
+use tower_http::normalize_path::NormalizePathLayer;
+use tower_http::request_id::MakeRequestUuid;
+use tower_http::sensitive_headers::SetSensitiveRequestHeadersLayer;
+use tower_http::timeout::TimeoutLayer;
+use tower_http::trace::TraceLayer;
+use tower_webhook::rejection::RejectionKind;
+use tower_webhook::store::MemoryStore;
+use tower_webhook::testing::TestSender;
+use tower_webhook::{Outcome, WebhookEvent, WebhookLayer};
+
+use crate::support::{HEADER, scheme};
+
+const LONG: Duration = Duration::from_secs(60);
+
+fn layer() -> WebhookLayer {
+    WebhookLayer::new(scheme(), MemoryStore::new())
+}
+
+/// Answers with the id and the number of signed bytes, long enough to be compressed.
+async fn on_event(event: WebhookEvent, body: Bytes) -> String {
+    assert_eq!(event.body(), &body);
+    format!("{} {}", event.id(), "x".repeat(1_000))
+}
+
+fn timeout() -> TimeoutLayer {
+    TimeoutLayer::with_status_code(StatusCode::GATEWAY_TIMEOUT, LONG)
+}
+
+/// Delivers an event twice, and once with a forged signature, to `path`.
+async fn works<S, B>(app: S, path: &str)
+where
+    S: Service<Request<Body>, Response = Response<B>, Error: std::fmt::Debug> + Clone,
+    B: http_body::Body<Error: std::fmt::Debug>,
+{
+    let sender = TestSender::new(scheme()).uri(path);
+    let send = async |request: Request<Body>| {
+        let response = app.clone().oneshot(request).await.expect("an answer");
+        let (head, body) = response.into_parts();
+        let body = body.collect().await.expect("a body").to_bytes();
+        (head.status, head.extensions.get::<Outcome>().cloned(), body)
+    };
+    let event = sender.deliver(r#"{"id":"evt_1"}"#);
+    let (status, outcome, body) = send(event.request()).await;
+    assert_eq!((status, outcome), (StatusCode::OK, Some(Outcome::Completed)), "{path}");
+    assert!(!body.is_empty(), "the handler's answer comes through");
+    let (status, outcome, body) = send(event.request()).await;
+    assert_eq!((status, outcome, body), (StatusCode::OK, Some(Outcome::Duplicate), Bytes::new()), "{path}");
+    let mut forged: Request<Body> = sender.deliver(r#"{"id":"evt_2"}"#).request();
+    forged.headers_mut().remove(HEADER);
+    let (status, outcome, _) = send(forged).await;
+    assert_eq!(status, StatusCode::UNAUTHORIZED, "{path}");
+    let kind = outcome.and_then(|outcome| outcome.rejection().map(|rejection| rejection.kind()));
+    assert_eq!(kind, Some(RejectionKind::MissingSignature), "{path}");
+}
+
+#[tokio::test]
+async fn layers_of_tower_http_outside_of_it() {
+    let id = HeaderName::from_static("x-request-id");
+    let stack = ServiceBuilder::new()
+        .set_request_id(id.clone(), MakeRequestUuid)
+        .layer(SetSensitiveRequestHeadersLayer::new([HeaderName::from_static(HEADER)]))
+        .layer(TraceLayer::new_for_http())
+        .layer(CatchPanicLayer::new())
+        .layer(CorsLayer::permissive())
+        .layer(timeout())
+        .layer(CompressionLayer::new())
+        .layer(RequestBodyLimitLayer::new(64 * 1024))
+        .propagate_request_id(id)
+        .layer(layer());
+    works(Router::new().route("/webhooks", post(on_event)).layer(stack), "/webhooks").await;
+}
+
+#[tokio::test]
+async fn timeout_right_outside_of_it() {
+    let stack = ServiceBuilder::new().layer(timeout()).layer(layer());
+    works(Router::new().route("/webhooks", post(on_event)).layer(stack), "/webhooks").await;
+    let stack = ServiceBuilder::new().layer(timeout()).layer(layer()).service_fn(answer);
+    works(stack, "/webhooks").await;
+}
+
+#[tokio::test]
+async fn layers_of_tower_http_inside_of_it() {
+    let stack = ServiceBuilder::new()
+        .layer(layer())
+        .layer(TraceLayer::new_for_http())
+        .layer(CatchPanicLayer::new())
+        .layer(CorsLayer::permissive())
+        .layer(timeout())
+        .layer(CompressionLayer::new())
+        .layer(RequestBodyLimitLayer::new(64 * 1024));
+    works(Router::new().route("/webhooks", post(on_event)).layer(stack), "/webhooks").await;
+}
+
+#[tokio::test]
+async fn layers_of_tower_http_on_both_sides_of_it() {
+    let inside = Router::new().route("/webhooks", post(on_event)).layer((TraceLayer::new_for_http(), timeout()));
+    let app = inside.layer(layer()).layer((TraceLayer::new_for_http(), timeout(), CompressionLayer::new()));
+    works(app, "/webhooks").await;
+}
+
+#[tokio::test]
+async fn body_limit_outside_of_it_refuses_what_is_too_large() {
+    let stack = ServiceBuilder::new().layer(RequestBodyLimitLayer::new(1024)).layer(layer());
+    let app: Router = Router::new().route("/webhooks", post(on_event)).layer(DefaultBodyLimit::disable()).layer(stack);
+    let body = format!(r#"{{"id":"evt_1","pad":"{}"}}"#, "x".repeat(4096));
+    let request: Request<Body> = TestSender::new(scheme()).uri("/webhooks").deliver(body).request();
+    // Without the length, so that it is the body that runs into the limit.
+    let (mut head, body) = request.into_parts();
+    head.headers.remove(header::CONTENT_LENGTH);
+    let frames = Body::from_stream(body.into_data_stream());
+    let response = app.oneshot(Request::from_parts(head, frames)).await.expect("an answer");
+    assert_eq!(response.status(), StatusCode::PAYLOAD_TOO_LARGE);
+}
+
+#[tokio::test]
+async fn handler_that_panics_inside_of_a_catching_layer_is_released() {
+    async fn panics(_: WebhookEvent) {
+        panic!("the handler fails");
+    }
+    let stack = ServiceBuilder::new().layer(layer()).layer(CatchPanicLayer::new());
+    let app: Router = Router::new().route("/webhooks", post(panics)).layer(stack);
+    let request: Request<Body> = TestSender::new(scheme()).uri("/webhooks").deliver(r#"{"id":"evt_1"}"#).request();
+    let response = app.oneshot(request).await.expect("an answer");
+    assert_eq!(response.status(), StatusCode::INTERNAL_SERVER_ERROR);
+    assert_eq!(response.extensions().get(), Some(&Outcome::Released));
+}
+
+#[tokio::test]
+async fn nested_routers_with_a_state_and_a_fallback() {
+    #[derive(Clone)]
+    struct App {
+        greeting: &'static str,
+    }
+    async fn greets(State(app): State<App>, OriginalUri(uri): OriginalUri, event: WebhookEvent) -> String {
+        format!("{} {} at {}", app.greeting, event.id(), uri.path())
+    }
+    let webhooks = Router::new().route("/stripe", post(greets)).layer(layer());
+    let api = Router::new().nest("/webhooks", webhooks).fallback(async || StatusCode::NOT_FOUND);
+    let app = Router::new()
+        .nest("/api", api)
+        .route("/health", get(async || "ok"))
+        .fallback(async || StatusCode::NOT_FOUND)
+        .with_state(App { greeting: "hello" });
+    works(app.clone(), "/api/webhooks/stripe").await;
+    let elsewhere = Request::post("/api/webhooks/other").body(Body::empty()).expect("a request");
+    let refused = app.clone().oneshot(elsewhere).await.expect("an answer");
+    assert_eq!(refused.status(), StatusCode::NOT_FOUND, "no route, and so nothing to verify");
+    let health = Request::get("/health").body(Body::empty()).expect("a request");
+    assert_eq!(app.oneshot(health).await.expect("an answer").status(), StatusCode::OK);
+}
+
+#[tokio::test]
+async fn layer_of_a_route_leaves_the_others_alone() {
+    let app: Router = Router::new()
+        .route("/webhooks", post(on_event))
+        .route_layer(layer())
+        .route("/other", post(async || "not a webhook"));
+    works(app.clone(), "/webhooks").await;
+    let other = Request::post("/other").body(Body::empty()).expect("a request");
+    assert_eq!(app.oneshot(other).await.expect("an answer").status(), StatusCode::OK);
+    let method: Router = Router::new().route("/webhooks", post(on_event).layer(layer()).get(async || "a page"));
+    works(method.clone(), "/webhooks").await;
+    let page = Request::get("/webhooks").body(Body::empty()).expect("a request");
+    assert_eq!(method.oneshot(page).await.expect("an answer").status(), StatusCode::OK);
+}
+
+#[tokio::test]
+async fn extractors_and_extensions_work_as_ever() {
+    #[derive(Clone)]
+    struct Region(&'static str);
+    async fn all(
+        Path(region): Path<String>,
+        Extension(Region(own)): Extension<Region>,
+        event: WebhookEvent,
+        Json(value): Json<serde_json::Value>,
+    ) -> Result<impl IntoResponse, StatusCode> {
+        (region == own && value["id"] == event.id()).then_some("all of it").ok_or(StatusCode::BAD_REQUEST)
+    }
+    let app: Router =
+        Router::new().route("/webhooks/{region}", post(all)).layer(layer()).layer(Extension(Region("eu")));
+    works(app, "/webhooks/eu").await;
+}
+
+#[tokio::test]
+async fn router_inside_of_a_tower_service() {
+    let router = Router::new().route("/webhooks", post(on_event));
+    works(layer().layer(router.clone()), "/webhooks").await;
+    let normalized = ServiceBuilder::new().layer(NormalizePathLayer::trim_trailing_slash()).layer(layer());
+    works(normalized.service(router.clone()), "/webhooks/").await;
+    let boxed: BoxCloneService<Request<Body>, Response, Infallible> = ServiceBuilder::new()
+        .boxed_clone()
+        .map_response(IntoResponse::into_response)
+        .layer(timeout())
+        .layer(layer())
+        .service(router);
+    works(boxed, "/webhooks").await;
+}
+
+#[tokio::test]
+async fn route_service_and_nest_service() {
+    let service = ServiceBuilder::new().layer(layer()).service_fn(answer);
+    works(Router::new().route_service("/webhooks", service.clone()), "/webhooks").await;
+    works(Router::new().nest_service("/webhooks", service), "/webhooks/stripe").await;
+}
+
+async fn answer(request: Request<Full<Bytes>>) -> Result<Response, Infallible> {
+    let id = request.extensions().get::<WebhookEvent>().expect("an event").id().to_owned();
+    Ok(id.into_response())
+}

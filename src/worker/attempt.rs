@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use http::request::Parts;
-use http::{Request, Response};
+use http::{Request, Response, Uri};
 use http_body_util::Full;
 use tokio::time::Instant;
 use tower_service::Service;
@@ -15,7 +15,7 @@ use super::RetryPolicy;
 use super::bulkheads::{Bulkheads, Permit};
 use crate::EventKey;
 use crate::event::{Facts, Provenance, WebhookEvent};
-use crate::inbox::stored_head::{self, StoredFacts, Unreadable};
+use crate::inbox::stored_head::{self, StoredHead, Unreadable};
 use crate::machine::{
     Admission, ClaimState, CompletesFn, Ended, Machine, NotReady, Record, RetryReason, Settled, Stage, Terms, Verdict,
     Work, WorkerLedger, ask, verdict_of,
@@ -43,6 +43,7 @@ pub(super) struct WorkerContext {
     pub(super) endpoints: Box<[Box<str>]>,
     pub(super) batch: usize,
     pub(super) poll: Duration,
+    pub(super) outer_router: bool,
 }
 
 /// One attempt at a leased event.
@@ -51,7 +52,7 @@ pub(super) struct Attempt<S> {
     service: S,
     leased: Leased,
     since: Instant,
-    request: Result<(Parts, StoredFacts), Unreadable>,
+    head: Result<StoredHead, Unreadable>,
     pub(super) claim: Arc<ClaimState>,
     /// Why the attempt failed, if it did.
     failure: Option<Cow<'static, str>>,
@@ -67,14 +68,14 @@ where
     R: Send + 'static,
 {
     pub(super) fn new(context: Arc<WorkerContext>, service: S, leased: Leased, since: Instant) -> Self {
-        let request = stored_head::read(&leased.request.head);
-        let deduplicated = request.as_ref().is_ok_and(|(_, facts)| facts.deduplicated);
+        let head = stored_head::read(&leased.request.head);
+        let deduplicated = head.as_ref().is_ok_and(|head| head.facts.deduplicated);
         let claim = Arc::new(
             ClaimState::new(context.ledger.clone(), leased.key.clone(), leased.token, leased.fingerprint)
                 .typed(leased.event_type.clone())
                 .deduplicated(deduplicated),
         );
-        Self { context, service, leased, since, request, claim, failure: None, called: false }
+        Self { context, service, leased, since, head, claim, failure: None, called: false }
     }
 
     /// Runs the event, settles it, and reports how it ended. Keeps the permit and the admission until then.
@@ -90,8 +91,8 @@ where
     /// The worker's terms, with the retention of the layer that accepted the event.
     fn terms(&self) -> Terms {
         let mut terms = self.context.terms.clone();
-        if let Ok((_, facts)) = &self.request {
-            terms.retention = facts.retention;
+        if let Ok(head) = &self.head {
+            terms.retention = head.facts.retention;
         }
         terms
     }
@@ -115,7 +116,7 @@ where
             (None, Ended::Ran(Settled::NotCommitted)) => Some(NOT_COMMITTED),
             (None, _) => None,
         };
-        let secret_label = self.request.as_ref().ok().map(|(_, facts)| &*facts.secret_label);
+        let secret_label = self.head.as_ref().ok().map(|head| &*head.facts.secret_label);
         let event_type = self.leased.event_type.as_deref();
         let about = Delivered {
             key: Some(&self.leased.key),
@@ -191,7 +192,7 @@ impl<S> Attempt<S> {
         if self.context.retries.is_beyond(self.leased.attempt) && self.leased.started {
             return Some(given_up(LAPSED));
         }
-        self.request.is_err().then(|| given_up(UNREADABLE))
+        self.head.is_err().then(|| given_up(UNREADABLE))
     }
 
     async fn call<R>(&mut self) -> Verdict
@@ -237,9 +238,13 @@ impl<S> Attempt<S> {
 
     /// The request for the service: as it was accepted, with the event in its extensions.
     fn take_request(&mut self) -> Option<Request<Full<Bytes>>> {
-        let (parts, facts) = self.request.as_ref().ok()?;
-        let mut parts = parts.clone();
-        let provenance = Provenance::Kept { secret_label: facts.secret_label.clone(), signed_at: facts.signed_at };
+        let StoredHead { mut parts, original_uri, facts } = self.head.clone().ok()?;
+        let original_uri = original_uri.unwrap_or_else(|| parts.uri.clone());
+        if self.context.outer_router {
+            parts.uri.clone_from(&original_uri);
+        }
+        set_original_uri(&mut parts, original_uri);
+        let provenance = Provenance::Kept { secret_label: facts.secret_label, signed_at: facts.signed_at };
         let body = self.leased.request.body.clone();
         parts.extensions.insert(WebhookEvent::new(Facts {
             claim: self.claim.clone(),
@@ -252,6 +257,15 @@ impl<S> Attempt<S> {
         Some(Request::from_parts(parts, Full::new(body)))
     }
 }
+
+/// Tells axum which URI the sender requested.
+#[cfg(feature = "axum")]
+fn set_original_uri(parts: &mut Parts, uri: Uri) {
+    parts.extensions.insert(axum::extract::OriginalUri(uri));
+}
+
+#[cfg(not(feature = "axum"))]
+fn set_original_uri(_: &mut Parts, _: Uri) {}
 
 /// An event that became a dead letter, as told to the hooks of a worker.
 #[derive(Clone, Copy, Debug)]

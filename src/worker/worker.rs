@@ -17,8 +17,8 @@ use crate::error::{ConfigError, positive};
 use crate::machine::{CompletesFn, Drained, Machine, Terms, WorkerLedger};
 use crate::store::queue::{IntoQueue, Queue};
 
-/// Runs the events of a queue with a service: the `Router`, or any tower service, that would otherwise be behind the
-/// layer.
+/// Runs the events of a queue with a service: the `Router`, or any tower service, with the handlers. The service may be
+/// the one that has the layer around it, since the layer lets a worker's requests pass.
 ///
 /// Any number of workers, in any number of processes, share a queue: one of them leases each event and renews its lease
 /// while it runs, and another takes the event over if the worker dies. See the [module](super) for an example.
@@ -36,6 +36,7 @@ pub struct Worker<S> {
     endpoints: Box<[Box<str>]>,
     hooks: Hooks,
     completes: Arc<CompletesFn>,
+    outer_router: bool,
 }
 
 impl<S> Worker<S> {
@@ -53,6 +54,7 @@ impl<S> Worker<S> {
             endpoints: Box::default(),
             hooks: Hooks::default(),
             completes: Arc::new(|status| status.is_success()),
+            outer_router: false,
         }
     }
 
@@ -102,6 +104,16 @@ impl<S> Worker<S> {
     /// no route for would fail until it is dead.
     pub fn endpoints<E: Into<Box<str>>>(mut self, endpoints: impl IntoIterator<Item = E>) -> Self {
         self.endpoints = endpoints.into_iter().map(Into::into).collect();
+        self
+    }
+
+    /// The service is the outermost router, and the layer is on a router that is nested in it: requests get the URI that
+    /// the sender requested. By default they get the URI that the layer saw, without the prefix of
+    /// [`Router::nest`](https://docs.rs/axum/latest/axum/struct.Router.html#method.nest), as the nested router needs it.
+    ///
+    /// The `OriginalUri` of axum is what the sender requested either way.
+    pub fn outer_router(mut self) -> Self {
+        self.outer_router = true;
         self
     }
 
@@ -191,6 +203,7 @@ impl<S> Worker<S> {
             endpoints: self.endpoints.clone(),
             batch: self.batch.unwrap_or(self.limits.in_all),
             poll: self.poll,
+            outer_router: self.outer_router,
         };
         Poller { context: Arc::new(context), service: self.service.clone() }
     }

@@ -5,6 +5,7 @@ mod conformance;
 mod failing;
 mod fixture;
 mod limits;
+mod nested;
 mod ordering;
 mod outages;
 mod rolling;

@@ -24,16 +24,18 @@ use tower_http::sensitive_headers::SetSensitiveRequestHeadersLayer;
 use tower_http::timeout::TimeoutLayer;
 use tower_http::trace::TraceLayer;
 use tower_webhook::rejection::RejectionKind;
+use tower_webhook::scheme;
+use tower_webhook::secrets::{Secret, TenantSecrets};
 use tower_webhook::store::MemoryStore;
 use tower_webhook::testing::TestSender;
 use tower_webhook::{Outcome, WebhookEvent, WebhookLayer};
 
-use crate::support::{HEADER, scheme};
+use crate::support::{self, HEADER};
 
 const LONG: Duration = Duration::from_secs(60);
 
 fn layer() -> WebhookLayer {
-    WebhookLayer::new(scheme(), MemoryStore::new())
+    WebhookLayer::new(support::scheme(), MemoryStore::new())
 }
 
 /// Answers with the id and the number of signed bytes, long enough to be compressed.
@@ -52,7 +54,7 @@ where
     S: Service<Request<Body>, Response = Response<B>, Error: std::fmt::Debug> + Clone,
     B: http_body::Body<Error: std::fmt::Debug>,
 {
-    let sender = TestSender::new(scheme()).uri(path);
+    let sender = TestSender::new(support::scheme()).uri(path);
     let send = async |request: Request<Body>| {
         let response = app.clone().oneshot(request).await.expect("an answer");
         let (head, body) = response.into_parts();
@@ -123,7 +125,7 @@ async fn body_limit_outside_of_it_refuses_what_is_too_large() {
     let stack = ServiceBuilder::new().layer(RequestBodyLimitLayer::new(1024)).layer(layer());
     let app: Router = Router::new().route("/webhooks", post(on_event)).layer(DefaultBodyLimit::disable()).layer(stack);
     let body = format!(r#"{{"id":"evt_1","pad":"{}"}}"#, "x".repeat(4096));
-    let request: Request<Body> = TestSender::new(scheme()).uri("/webhooks").deliver(body).request();
+    let request: Request<Body> = TestSender::new(support::scheme()).uri("/webhooks").deliver(body).request();
     // Without the length, so that it is the body that runs into the limit.
     let (mut head, body) = request.into_parts();
     head.headers.remove(header::CONTENT_LENGTH);
@@ -139,7 +141,8 @@ async fn handler_that_panics_inside_of_a_catching_layer_is_released() {
     }
     let stack = ServiceBuilder::new().layer(layer()).layer(CatchPanicLayer::new());
     let app: Router = Router::new().route("/webhooks", post(panics)).layer(stack);
-    let request: Request<Body> = TestSender::new(scheme()).uri("/webhooks").deliver(r#"{"id":"evt_1"}"#).request();
+    let request: Request<Body> =
+        TestSender::new(support::scheme()).uri("/webhooks").deliver(r#"{"id":"evt_1"}"#).request();
     let response = app.oneshot(request).await.expect("an answer");
     assert_eq!(response.status(), StatusCode::INTERNAL_SERVER_ERROR);
     assert_eq!(response.extensions().get(), Some(&Outcome::Released));
@@ -226,4 +229,53 @@ async fn route_service_and_nest_service() {
 async fn answer(request: Request<Full<Bytes>>) -> Result<Response, Infallible> {
     let id = request.extensions().get::<WebhookEvent>().expect("an event").id().to_owned();
     Ok(id.into_response())
+}
+
+/// The tenants `acme` and `b c`, whose secrets are `whsec_` and their names.
+fn tenants() -> TenantSecrets {
+    TenantSecrets::by_path("tenant", async |tenant: String| {
+        let known = ["acme", "b c"].contains(&&*tenant);
+        Ok(known.then(|| Secret::new(format!("whsec_{tenant}"))).transpose()?.map(|secret| vec![secret]))
+    })
+}
+
+#[tokio::test]
+async fn tenants_by_a_parameter_of_the_path() {
+    async fn on_event(event: WebhookEvent) -> String {
+        format!("{} of {}", event.id(), event.tenant().unwrap_or("nobody"))
+    }
+    let scheme = scheme::timestamped(tenants()).expect("secrets");
+    let layer = WebhookLayer::new(scheme, MemoryStore::new());
+    let flat = Router::new().route("/webhooks/{tenant}/stripe", post(on_event)).layer(layer.clone());
+    let nested = Router::new().route("/{tenant}/stripe", post(on_event)).layer(layer.clone());
+    let prefixed = Router::new().route("/stripe", post(on_event)).layer(layer.clone());
+    let apps: [Router; 4] = [
+        flat,
+        Router::new().nest("/webhooks", nested),
+        Router::new().nest("/webhooks/{tenant}", prefixed.clone()),
+        Router::new().nest("/webhooks", Router::new().nest("/{tenant}", prefixed)),
+    ];
+    for (number, app) in apps.into_iter().enumerate() {
+        let send = async |path: &str, secret: &str| {
+            let sender = TestSender::new(scheme::timestamped(secret).expect("a secret")).uri(path);
+            let event = sender.deliver(format!(r#"{{"id":"evt_{number}"}}"#));
+            let response = app.clone().oneshot(event.request::<Body>()).await.expect("an answer");
+            let status = response.status();
+            let body = response.into_body().collect().await.expect("a body").to_bytes();
+            (status, String::from_utf8(body.to_vec()).expect("text"))
+        };
+        let handled = |tenant| (StatusCode::OK, format!("evt_{number} of {tenant}"));
+        let refused = (StatusCode::UNAUTHORIZED, String::new());
+        assert_eq!(send("/webhooks/acme/stripe", "whsec_acme").await, handled("acme"), "{number}");
+        assert_eq!(send("/webhooks/b%20c/stripe", "whsec_b c").await, handled("b c"), "one id, another tenant");
+        assert_eq!(send("/webhooks/%61cme/stripe", "whsec_acme").await, (StatusCode::OK, String::new()), "a duplicate");
+        assert_eq!(send("/webhooks/acme/stripe", "whsec_b c").await, refused, "{number}");
+        assert_eq!(send("/webhooks/nobody/stripe", "whsec_nobody").await, refused, "{number}");
+        assert_eq!(send("/webhooks/%ff/stripe", "whsec_acme").await, refused, "{number}");
+    }
+    // Around a router instead of on it, the layer does not know the route.
+    let around = layer.layer(Router::new().route("/webhooks/{tenant}", post(on_event)));
+    let sender = TestSender::new(scheme::timestamped("whsec_acme").expect("a secret")).uri("/webhooks/acme");
+    let answer = around.oneshot(sender.deliver(r#"{"id":"evt_1"}"#).request::<Body>()).await.expect("an answer");
+    assert_eq!(answer.status(), StatusCode::UNAUTHORIZED);
 }

@@ -295,6 +295,14 @@ mod traced {
         tracing::warn!(target: "tower_webhook", tenant, error = with_causes(error), "a tenant's secrets could not be looked up");
     }
 
+    pub(crate) fn endpoint_name_shared(name: &str) {
+        tracing::warn!(
+            target: "tower_webhook", endpoint = name,
+            "two endpoints have the scheme's name, since no route names them: on one store, an id that both receive is \
+             taken for one event; name each of them with WebhookLayer::endpoint"
+        );
+    }
+
     pub(crate) fn retention_too_short(retention: Duration, window: Duration) {
         tracing::warn!(
             target: "tower_webhook", retention_s = retention.as_secs(), retry_window_s = window.as_secs(),
@@ -362,5 +370,6 @@ mod silent {
     #[cfg_attr(not(feature = "postgres"), expect(dead_code))]
     pub(crate) fn purge_failed(_: &(dyn Error + 'static)) {}
     pub(crate) fn lookup_failed(_: &str, _: &(dyn Error + 'static)) {}
+    pub(crate) fn endpoint_name_shared(_: &str) {}
     pub(crate) fn retention_too_short(_: Duration, _: Duration) {}
 }

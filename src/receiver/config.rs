@@ -4,6 +4,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use http::{HeaderValue, Method, Response, StatusCode};
 
+use super::endpoint::FallbackName;
 use crate::EventKey;
 use crate::clock::{Clock, LONGEST, SystemClock};
 use crate::identity::{Coverage, IdSource, TypeSource};
@@ -27,6 +28,7 @@ pub(super) struct Config {
     pub(super) id: IdSource,
     pub(super) event_type: TypeSource,
     pub(super) endpoint: Option<Arc<str>>,
+    pub(super) fallback_name: Arc<FallbackName>,
     pub(super) methods: Arc<[Method]>,
     pub(super) allow: HeaderValue,
     pub(super) body_limit: usize,
@@ -66,6 +68,7 @@ impl Config {
             id: profile.id,
             event_type: profile.event_type,
             endpoint: None,
+            fallback_name: Arc::default(),
             methods: Arc::new([Method::POST]),
             allow: HeaderValue::from_static("POST"),
             body_limit: profile.body_limit.unwrap_or(DEFAULT_BODY_LIMIT),

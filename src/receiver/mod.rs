@@ -6,6 +6,7 @@
 mod answer;
 mod config;
 mod delivery;
+mod endpoint;
 mod future;
 mod intake;
 mod layer;

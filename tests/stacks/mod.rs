@@ -24,12 +24,13 @@ use tower_http::sensitive_headers::SetSensitiveRequestHeadersLayer;
 use tower_http::timeout::TimeoutLayer;
 use tower_http::trace::TraceLayer;
 use tower_webhook::rejection::RejectionKind;
-use tower_webhook::scheme;
+use tower_webhook::scheme::{self, Template};
 use tower_webhook::secrets::{Secret, TenantSecrets};
 use tower_webhook::store::MemoryStore;
 use tower_webhook::testing::TestSender;
 use tower_webhook::{Outcome, WebhookEvent, WebhookLayer};
 
+use crate::support::logs::Logs;
 use crate::support::{self, HEADER};
 
 const LONG: Duration = Duration::from_secs(60);
@@ -278,4 +279,46 @@ async fn tenants_by_a_parameter_of_the_path() {
     let sender = TestSender::new(scheme::timestamped("whsec_acme").expect("a secret")).uri("/webhooks/acme");
     let answer = around.oneshot(sender.deliver(r#"{"id":"evt_1"}"#).request::<Body>()).await.expect("an answer");
     assert_eq!(answer.status(), StatusCode::UNAUTHORIZED);
+}
+
+/// Its endpoints have the scheme's name if nothing else names them.
+async fn warns_of_a_shared_name(name: &'static str, apps: impl IntoIterator<Item = (Router, &str)>) -> usize {
+    let (logs, _guard) = Logs::capture();
+    let scheme = || Template::builder(name).signature("x-signature", "{hex}").build("whsec_x").expect("a scheme");
+    for (app, path) in apps {
+        let event = TestSender::new(scheme()).uri(path).deliver(r#"{"id":"evt_1"}"#);
+        for _ in 0..2 {
+            let answer = app.clone().oneshot(event.request::<Body>()).await.expect("an answer");
+            assert_eq!(answer.status(), StatusCode::OK);
+        }
+    }
+    logs.count("two endpoints have the scheme's name")
+}
+
+#[tokio::test]
+async fn endpoints_that_share_the_schemes_name_are_warned_about() {
+    let layer = |name| {
+        let scheme = Template::builder(name).signature("x-signature", "{hex}").build("whsec_x").expect("a scheme");
+        WebhookLayer::new(scheme, MemoryStore::new())
+    };
+    let service = |layer: WebhookLayer| layer.layer(tower::service_fn(answer));
+
+    let one = Router::new().nest_service("/a", service(layer("one endpoint")));
+    assert_eq!(warns_of_a_shared_name("one endpoint", [(one.clone(), "/a/x"), (one, "/a/y")]).await, 0);
+
+    let shared = layer("one layer, two prefixes");
+    let two = Router::new().nest_service("/a", service(shared.clone())).nest_service("/b", service(shared));
+    assert_eq!(warns_of_a_shared_name("one layer, two prefixes", [(two.clone(), "/a/x"), (two, "/b/x")]).await, 1);
+
+    let (a, b) = (layer("two layers"), layer("two layers"));
+    let two = Router::new().nest_service("/a", service(a)).nest_service("/b", service(b));
+    assert_eq!(warns_of_a_shared_name("two layers", [(two.clone(), "/a/x"), (two, "/b/x")]).await, 1);
+
+    let named = |name| layer("two names").endpoint(name).expect("a name");
+    let two = Router::new().nest_service("/a", service(named("a"))).nest_service("/b", service(named("b")));
+    assert_eq!(warns_of_a_shared_name("two names", [(two.clone(), "/a/x"), (two, "/b/x")]).await, 0);
+
+    let two = layer("two routes");
+    let routes = Router::new().route("/a", post(async || ())).route("/b", post(async || ())).layer(two);
+    assert_eq!(warns_of_a_shared_name("two routes", [(routes.clone(), "/a"), (routes, "/b")]).await, 0);
 }

@@ -165,6 +165,14 @@ mod traced {
         tell!(warn, key, "the claim is no longer held: it could not be renewed, or another delivery took it over");
     }
 
+    pub(crate) fn handler_blocked(key: &EventKey) {
+        tell!(
+            error,
+            key,
+            "the handler still runs long after its attempt's timeout: it blocks its thread, so it cannot be dropped"
+        );
+    }
+
     pub(crate) fn settled_late(key: &EventKey) {
         tell!(info, key, "the settlement succeeded after retries");
     }
@@ -337,6 +345,7 @@ mod silent {
     pub(crate) fn lease_failed(_: &(dyn Error + 'static)) {}
     pub(crate) fn store_failed(_: &str, _: &EventKey, _: &(dyn Error + 'static)) {}
     pub(crate) fn claim_lost(_: &EventKey) {}
+    pub(crate) fn handler_blocked(_: &EventKey) {}
     pub(crate) fn settled_late(_: &EventKey) {}
     pub(crate) fn settlement_refused(_: &EventKey) {}
     pub(crate) fn settlement_given_up(_: &EventKey) {}

@@ -1,4 +1,5 @@
 use std::borrow::Cow;
+use std::collections::HashMap;
 use std::future::poll_fn;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
@@ -18,7 +19,7 @@ use crate::event::{Facts, Provenance, WebhookEvent};
 use crate::inbox::stored_head::{self, StoredHead, Unreadable};
 use crate::machine::{
     Admission, ClaimState, CompletesFn, Ended, Machine, NotReady, Record, RetryReason, Settled, Stage, Terms, Verdict,
-    Work, WorkerLedger, ask, verdict_of,
+    Work, WorkerLedger, ask, verdict_of, within,
 };
 use crate::store::queue::{LAPSED, Leased, Queue};
 use crate::store::{Hold, NOT_COMMITTED};
@@ -44,6 +45,21 @@ pub(super) struct WorkerContext {
     pub(super) batch: usize,
     pub(super) poll: Duration,
     pub(super) outer_router: bool,
+    pub(super) timeouts: AttemptTimeouts,
+}
+
+/// How long a handler may run in one attempt.
+#[derive(Clone, Debug)]
+pub(super) struct AttemptTimeouts {
+    pub(super) each: Duration,
+    pub(super) by_type: HashMap<Box<str>, Duration>,
+}
+
+impl AttemptTimeouts {
+    pub(super) fn of(&self, event_type: Option<&str>) -> Duration {
+        let own = event_type.and_then(|event_type| self.by_type.get(event_type));
+        own.copied().unwrap_or(self.each)
+    }
 }
 
 /// One attempt at a leased event.
@@ -206,7 +222,12 @@ impl<S> Attempt<S> {
             return Verdict::Release(None);
         }
         self.called = true;
-        match self.service.call(request).await {
+        let timeout = self.context.timeouts.of(self.leased.event_type.as_deref());
+        let Some(answer) = within(timeout, self.service.call(request)).await else {
+            let reason = format!("the handler did not end within {timeout:?}, and was dropped");
+            return Verdict::Release(Some(RetryReason { reason: reason.into(), ..RetryReason::new("") }));
+        };
+        match answer {
             Ok(response) => verdict_of(&*self.context.completes, &response),
             Err(_) => Verdict::Release(Some(RetryReason::new("the inner service failed"))),
         }

@@ -1,3 +1,4 @@
+use std::collections::HashMap;
 use std::fmt;
 use std::future::Future;
 use std::sync::Arc;
@@ -8,7 +9,7 @@ use http::{Request, Response, StatusCode};
 use http_body_util::Full;
 use tower_service::Service;
 
-use super::attempt::{Hooks, WorkerContext};
+use super::attempt::{AttemptTimeouts, Hooks, WorkerContext};
 use super::bulkheads::{Bulkheads, Limits};
 use super::poller::Poller;
 use super::{DeadLetter, RetryPolicy};
@@ -37,6 +38,7 @@ pub struct Worker<S> {
     hooks: Hooks,
     completes: Arc<CompletesFn>,
     outer_router: bool,
+    timeouts: AttemptTimeouts,
 }
 
 impl<S> Worker<S> {
@@ -55,6 +57,7 @@ impl<S> Worker<S> {
             hooks: Hooks::default(),
             completes: Arc::new(|status| status.is_success()),
             outer_router: false,
+            timeouts: AttemptTimeouts { each: Duration::from_secs(600), by_type: HashMap::new() },
         }
     }
 
@@ -159,6 +162,32 @@ impl<S> Worker<S> {
         self
     }
 
+    /// How long the handler may run in one attempt (default 10 minutes). The worker then drops it, and the attempt has
+    /// failed: the event is tried again, or becomes a dead letter.
+    ///
+    /// A handler that blocks its thread cannot be dropped. It is reported once it has run for twice as long, if the
+    /// runtime has another thread.
+    ///
+    /// # Errors
+    /// If it is zero or longer than ten years.
+    pub fn attempt_timeout(mut self, time: Duration) -> Result<Self, ConfigError> {
+        self.timeouts.each = countable(time, "the attempt timeout")?;
+        Ok(self)
+    }
+
+    /// How long the handler of events of this type may run, in place of [`attempt_timeout`](Self::attempt_timeout).
+    ///
+    /// # Errors
+    /// If it is zero or longer than ten years.
+    pub fn attempt_timeout_of_type(
+        mut self,
+        event_type: impl Into<Box<str>>,
+        time: Duration,
+    ) -> Result<Self, ConfigError> {
+        self.timeouts.by_type.insert(event_type.into(), countable(time, "the attempt timeout")?);
+        Ok(self)
+    }
+
     /// Which statuses complete an event; all others are failures (default: 2xx completes). A
     /// [`Failure`](crate::handler::Failure) in the response's extensions takes precedence.
     pub fn complete_when(mut self, completes: impl Fn(StatusCode) -> bool + Send + Sync + 'static) -> Self {
@@ -204,6 +233,7 @@ impl<S> Worker<S> {
             batch: self.batch.unwrap_or(self.limits.in_all),
             poll: self.poll,
             outer_router: self.outer_router,
+            timeouts: self.timeouts.clone(),
         };
         Poller { context: Arc::new(context), service: self.service.clone() }
     }

@@ -10,3 +10,4 @@ mod ordering;
 mod outages;
 mod rolling;
 mod running;
+mod timeouts;

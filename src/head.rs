@@ -27,6 +27,10 @@ impl<'a> Head<'a> {
         Self { parts, now }
     }
 
+    pub(crate) const fn parts(&self) -> &'a Parts {
+        self.parts
+    }
+
     /// The time at which the delivery was received, on the wall clock.
     #[must_use]
     pub const fn now(&self) -> SystemTime {

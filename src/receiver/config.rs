@@ -5,6 +5,7 @@ use bytes::Bytes;
 use http::{HeaderValue, Method, Response, StatusCode};
 
 use super::endpoint::FallbackName;
+use super::refusals::Refusals;
 use crate::EventKey;
 use crate::clock::{Clock, LONGEST, SystemClock};
 use crate::identity::{Coverage, IdSource, TypeSource};
@@ -29,6 +30,8 @@ pub(super) struct Config {
     pub(super) event_type: TypeSource,
     pub(super) endpoint: Option<Arc<str>>,
     pub(super) fallback_name: Arc<FallbackName>,
+    pub(super) refusals: Arc<Refusals>,
+    pub(super) url_is_signed: bool,
     pub(super) methods: Arc<[Method]>,
     pub(super) allow: HeaderValue,
     pub(super) body_limit: usize,
@@ -69,6 +72,8 @@ impl Config {
             event_type: profile.event_type,
             endpoint: None,
             fallback_name: Arc::default(),
+            refusals: Arc::default(),
+            url_is_signed: profile.signs_url,
             methods: Arc::new([Method::POST]),
             allow: HeaderValue::from_static("POST"),
             body_limit: profile.body_limit.unwrap_or(DEFAULT_BODY_LIMIT),

@@ -10,13 +10,21 @@ use crate::telemetry;
 
 impl Config {
     /// The name that the layer was given, or the route's template, or else the scheme's name.
-    pub(super) fn endpoint_of<'a>(&'a self, parts: &'a Parts) -> &'a str {
-        let named = self.endpoint.as_deref().or_else(|| matched_route(parts));
-        named.unwrap_or_else(|| {
+    pub(super) fn endpoint_name<'a>(&'a self, parts: &'a Parts) -> &'a str {
+        self.name_or_route(parts).unwrap_or(self.scheme.name())
+    }
+
+    /// The endpoint's name, for the key of an event.
+    pub(super) fn endpoint_of_event<'a>(&'a self, parts: &'a Parts) -> &'a str {
+        self.name_or_route(parts).unwrap_or_else(|| {
             let name = self.scheme.name();
             self.fallback_name.used(name, || prefix_of_route(parts));
             name
         })
+    }
+
+    fn name_or_route<'a>(&'a self, parts: &'a Parts) -> Option<&'a str> {
+        self.endpoint.as_deref().or_else(|| matched_route(parts))
     }
 }
 
@@ -53,11 +61,15 @@ fn matched_route(parts: &Parts) -> Option<&str> {
     parts.extensions.get::<axum::extract::MatchedPath>().map(axum::extract::MatchedPath::as_str)
 }
 
-/// The part of the path that a router has stripped.
+/// The path that the sender requested, with the prefix of every outer router.
 #[cfg(feature = "axum")]
+pub(super) fn requested_path(parts: &Parts) -> &str {
+    parts.extensions.get::<axum::extract::OriginalUri>().map_or(parts.uri.path(), |uri| uri.0.path())
+}
+
+/// The part of the path that a router has stripped.
 fn prefix_of_route(parts: &Parts) -> String {
-    let original = parts.extensions.get::<axum::extract::OriginalUri>().map(|uri| uri.0.path());
-    original.and_then(|path| path.strip_suffix(parts.uri.path())).unwrap_or_default().to_owned()
+    requested_path(parts).strip_suffix(parts.uri.path()).unwrap_or_default().to_owned()
 }
 
 #[cfg(not(feature = "axum"))]
@@ -66,6 +78,6 @@ fn matched_route(_: &Parts) -> Option<&str> {
 }
 
 #[cfg(not(feature = "axum"))]
-fn prefix_of_route(_: &Parts) -> String {
-    String::new()
+pub(super) fn requested_path(parts: &Parts) -> &str {
+    parts.uri.path()
 }

@@ -29,7 +29,7 @@ pub(super) struct Intake {
     pub(super) parts: Parts,
     pub(super) received_at: SystemTime,
     checking: Checking,
-    tenant: Option<Arc<str>>,
+    pub(super) tenant: Option<Arc<str>>,
     body: Gathered,
     deadline: Deadline,
 }
@@ -157,7 +157,7 @@ impl Intake {
         identity: Identity<'_>,
         body: &Bytes,
     ) -> (ClaimState, Option<Box<ReplayGuard>>) {
-        let (endpoint, tenant) = (config.endpoint_of(&self.parts), self.tenant.as_deref());
+        let (endpoint, tenant) = (config.endpoint_of_event(&self.parts), self.tenant.as_deref());
         let event_type = identity.event_type.map(|text| Box::from(&*text));
         let token = ClaimToken::random();
         let deduplicated = identity.id.is_some();

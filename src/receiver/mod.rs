@@ -10,6 +10,7 @@ mod endpoint;
 mod future;
 mod intake;
 mod layer;
+mod refusals;
 mod service;
 
 pub use self::{answer::AnswerBody, future::ResponseFuture, layer::WebhookLayer, service::WebhookService};

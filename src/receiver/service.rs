@@ -68,7 +68,7 @@ where
         }
         let proof = match check_head(&self.config, &head, &parts, &body) {
             Ok(proof) => proof,
-            Err(rejection) => return ResponseFuture::answered(self.config.refuse_and_report(rejection)),
+            Err(rejection) => return ResponseFuture::answered(self.config.refuse_and_report(rejection, &parts)),
         };
         let (inner, config) = (self.inner.clone(), self.config.clone());
         // The box is allocated first, so that the delivery is built in place.

@@ -176,7 +176,7 @@ impl TenantSecrets {
     async fn snapshot(&self, tenant: Arc<str>, prepare: &Arc<Prepare>) -> Result<Snapshot, Rejection> {
         match self.find(&tenant, prepare).await {
             Ok(Some(set)) => Ok(Snapshot { set, tenant: Some(tenant).filter(|_| self.in_key) }),
-            Ok(None) => Err(RejectionKind::UnknownTenant.into()),
+            Ok(None) => Err(Rejection::unknown_tenant(&tenant)),
             Err(error) => {
                 telemetry::lookup_failed(&tenant, &*error);
                 Err(RejectionKind::SecretsUnavailable.into())

@@ -18,8 +18,8 @@ use crate::EventKey;
 use crate::event::{Facts, Provenance, WebhookEvent};
 use crate::inbox::stored_head::{self, StoredHead, Unreadable};
 use crate::machine::{
-    Admission, ClaimState, CompletesFn, Ended, Machine, NotReady, Record, RetryReason, Settled, Stage, Terms, Verdict,
-    Work, WorkerLedger, ask, verdict_of, within,
+    Admission, ClaimState, CompletesFn, Ended, Machine, NEVER_READY, NotReady, PANICKED, PANICKED_NOT_READY, Record,
+    RetryReason, SERVICE_FAILED, Settled, Stage, Terms, Verdict, Work, WorkerLedger, ask, verdict_of, within,
 };
 use crate::store::queue::{LAPSED, Leased, Queue};
 use crate::store::{Hold, NOT_COMMITTED};
@@ -126,22 +126,16 @@ where
         };
         let reason = match (&self.failure, ended) {
             (Some(reason), _) => Some(&**reason),
-            (None, Ended::Panicked(_)) if !self.called => Some("the inner service panicked before it was ready"),
-            (None, Ended::Panicked(_)) => Some("the handler panicked"),
-            (None, Ended::NotReady(_)) => Some("the inner service refused to become ready"),
+            (None, Ended::Panicked(_)) if !self.called => Some(PANICKED_NOT_READY),
+            (None, Ended::Panicked(_)) => Some(PANICKED),
+            (None, Ended::NotReady(_)) => Some(NEVER_READY),
             (None, Ended::Ran(Settled::NotCommitted)) => Some(NOT_COMMITTED),
             (None, _) => None,
         };
         let secret_label = self.head.as_ref().ok().map(|head| &*head.facts.secret_label);
         let event_type = self.leased.event_type.as_deref();
-        let about = Delivered {
-            key: Some(&self.leased.key),
-            event_type,
-            secret_label,
-            attempt: Some(attempt),
-            reason,
-            body_changed: false,
-        };
+        let about =
+            Delivered { event_type, secret_label, attempt: Some(attempt), reason, ..Delivered::of(&self.leased.key) };
         telemetry::attempted(outcome, &about);
         if outcome == AttemptOutcome::Buried {
             let permanent = self.called && matches!(ended, Ended::Ran(Settled::Failed));
@@ -229,7 +223,7 @@ impl<S> Attempt<S> {
         };
         match answer {
             Ok(response) => verdict_of(&*self.context.completes, &response),
-            Err(_) => Verdict::Release(Some(RetryReason::new("the inner service failed"))),
+            Err(_) => Verdict::Release(Some(RetryReason::new(SERVICE_FAILED))),
         }
     }
 

@@ -75,8 +75,8 @@ impl Database {
         for _ in 0..events {
             let key = EventKey::new("/a", None, &ClaimToken::random().to_string());
             let claim = ClaimRequest::new(&key, ClaimToken::random(), LEASE).event_type(Some("quick"));
-            let parcel = StoredRequest::new("head", vec![b'x'; 1024], SystemTime::now());
-            let answer = self.store.enqueue(&claim, &parcel).await.expect("an answer");
+            let stored_request = StoredRequest::new("head", vec![b'x'; 1024], SystemTime::now());
+            let answer = self.store.enqueue(&claim, &stored_request).await.expect("an answer");
             assert!(matches!(answer, Claim::Fresh { .. }));
         }
     }

@@ -9,7 +9,7 @@ use tower_webhook::store::{Claim, ClaimRequest, ClaimToken};
 use crate::support::load::{LEASE, Load, new_key};
 
 /// About 1 KiB, behind a head as the layer writes it.
-fn parcel() -> StoredRequest {
+fn stored_request() -> StoredRequest {
     let head = Bytes::from_static(
         b"POST /webhooks\n1700000000000 604800000 1 1 1 1\n\ncontent-type: application/json\nuser-agent: bench\n",
     );
@@ -20,7 +20,7 @@ fn parcel() -> StoredRequest {
 pub(crate) async fn accept_new(inbox: &impl Queue) {
     let key = new_key();
     let claim = ClaimRequest::new(&key, ClaimToken::random(), LEASE).event_type(Some("invoice.paid"));
-    let answer = inbox.enqueue(&claim, &parcel()).await;
+    let answer = inbox.enqueue(&claim, &stored_request()).await;
     assert!(matches!(answer, Ok(Claim::Fresh { .. })), "{answer:?}");
 }
 

@@ -4,22 +4,22 @@ use tokio::runtime::Handle;
 
 use crate::store::queue::Leased;
 
-/// Leased events on their way to a worker. They are put back if they are dropped on the way: no worker knows their
+/// Leased events on their way to a worker. They are released if they are dropped on the way: no worker knows their
 /// tokens.
-pub(super) struct InTransit<P: PutBack> {
+pub(super) struct InTransit<P: Releaser> {
     events: Vec<Leased>,
-    place: P,
+    releaser: P,
 }
 
-/// Puts events back into the queue.
-pub(super) trait PutBack: Send + 'static {
-    /// Starts to put events back, without waiting. Called inside a runtime.
-    fn put_back(&self, events: Vec<Leased>);
+/// Releases leased events.
+pub(super) trait Releaser: Send + 'static {
+    /// Starts to release events, without waiting. Called inside a runtime.
+    fn release(&self, events: Vec<Leased>);
 }
 
-impl<P: PutBack> InTransit<P> {
-    pub(super) fn new(events: Vec<Leased>, place: P) -> Self {
-        Self { events, place }
+impl<P: Releaser> InTransit<P> {
+    pub(super) fn new(events: Vec<Leased>, releaser: P) -> Self {
+        Self { events, releaser }
     }
 
     #[cfg_attr(not(feature = "postgres"), allow(dead_code, reason = "the others hand over what there is"))]
@@ -32,11 +32,11 @@ impl<P: PutBack> InTransit<P> {
     }
 }
 
-impl<P: PutBack> Drop for InTransit<P> {
+impl<P: Releaser> Drop for InTransit<P> {
     fn drop(&mut self) {
         // Without a runtime no store can be asked, and the leases end by themselves.
         if !self.events.is_empty() && Handle::try_current().is_ok() {
-            self.place.put_back(std::mem::take(&mut self.events));
+            self.releaser.release(std::mem::take(&mut self.events));
         }
     }
 }

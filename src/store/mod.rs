@@ -46,6 +46,8 @@ pub mod queue;
 mod record;
 #[cfg(feature = "redis")]
 pub mod redis;
+#[cfg(any(feature = "postgres", feature = "redis", feature = "sqlite"))]
+mod sections;
 #[cfg(feature = "sqlite")]
 pub mod sqlite;
 #[allow(clippy::module_inception, reason = "the store is what this module is about")]

@@ -25,6 +25,29 @@ pub(crate) enum State {
     Released,
 }
 
+#[cfg(any(feature = "postgres", feature = "sqlite"))]
+impl State {
+    #[cfg(feature = "sqlite")]
+    pub(crate) const ALL: [Self; 5] = [Self::Waiting, Self::Running, Self::Completed, Self::Failed, Self::Released];
+
+    /// The name in the tables of Postgres and SQLite.
+    pub(crate) const fn stored(self) -> &'static str {
+        match self {
+            Self::Waiting => "accepted",
+            Self::Running => "running",
+            Self::Completed => "completed",
+            Self::Failed => "failed",
+            Self::Released => "released",
+        }
+    }
+}
+
+/// The state that operators see of a queued event, by its name in the tables of Postgres and SQLite.
+#[cfg(any(feature = "postgres", feature = "sqlite"))]
+pub(crate) fn event_state(stored: &str) -> Option<EventState> {
+    EventState::ALL.into_iter().find(|state| State::from(*state).stored() == stored)
+}
+
 impl From<EventState> for State {
     fn from(state: EventState) -> Self {
         match state {

@@ -113,8 +113,8 @@ async fn works(store: &PostgresStore) {
     assert_eq!(store.claim(&claim).await.expect("an answer"), Claim::Fresh { attempt: Some(1) });
     assert_eq!(store.complete(&claim, &Completion::succeeded("", WEEK)).await.expect("an answer"), Hold::Held);
     let claim = ClaimRequest::new(&queued, ClaimToken::random(), WEEK);
-    let parcel = StoredRequest::new("head", "body", std::time::SystemTime::now());
-    assert_eq!(store.enqueue(&claim, &parcel).await.expect("an answer"), Claim::Fresh { attempt: None });
+    let stored_request = StoredRequest::new("head", "body", std::time::SystemTime::now());
+    assert_eq!(store.enqueue(&claim, &stored_request).await.expect("an answer"), Claim::Fresh { attempt: None });
     let leased = store.lease(&LeaseRequest::new(1, LEASE)).await.expect("an answer").pop().expect("the event");
     let claim = leased.claim(LEASE);
     assert_eq!(store.complete(&claim, &Completion::succeeded("", WEEK)).await.expect("an answer"), Hold::Held);

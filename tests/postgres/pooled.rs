@@ -129,8 +129,8 @@ async fn use_everything(store: &PostgresStore) {
     for n in 0..3 {
         let key = key(&format!("queued_{n}"));
         let claim = ClaimRequest::new(&key, ClaimToken::random(), WEEK);
-        let parcel = StoredRequest::new("head", "body", SystemTime::now());
-        assert_eq!(store.enqueue(&claim, &parcel).await.expect("an answer"), Claim::Fresh { attempt: None });
+        let stored_request = StoredRequest::new("head", "body", SystemTime::now());
+        assert_eq!(store.enqueue(&claim, &stored_request).await.expect("an answer"), Claim::Fresh { attempt: None });
     }
     assert_eq!(store.waiting(9).await.expect("an answer"), 3);
     assert_eq!(store.list(&Filter::all(), &Page::first(9)).await.expect("an answer").len(), 3);

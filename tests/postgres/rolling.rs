@@ -17,7 +17,7 @@ use tower_webhook::testing::conformance::{self, Harness};
 use tower_webhook::{HandlerError, Outcome, WebhookEvent, WebhookLayer};
 
 use crate::postgres::fixture::{Fixture, LEASE, WEEK, eventually, key, shared};
-use crate::postgres::inbox::queue::{ACCEPTED, KEPT, accept, accept_ordered, complete, lease_one, parcel};
+use crate::postgres::inbox::queue::{ACCEPTED, KEPT, accept, accept_ordered, complete, lease_one, stored_request};
 use crate::postgres::migrations::{missing, shape, table_of_version_1};
 use crate::postgres::version_1::Version1;
 use crate::support::scheme;
@@ -154,12 +154,12 @@ async fn events_of_an_inbox_go_from_one_release_to_the_other() {
     // Accepted by the release before, and run by this one.
     let event = key("by_old");
     let request = ClaimRequest::new(&event, ClaimToken::random(), LEASE);
-    assert_eq!(old.accept(&request, &parcel(&event)).await, KEPT);
+    assert_eq!(old.accept(&request, &stored_request(&event)).await, KEPT);
     assert_eq!(accept(new, &event).await, ACCEPTED);
     let leased = lease_one(new).await;
-    assert_eq!((&leased.key, leased.attempt, &leased.request), (&event, 1, &parcel(&event)));
+    assert_eq!((&leased.key, leased.attempt, &leased.request), (&event, 1, &stored_request(&event)));
     complete(new, &leased).await;
-    assert_eq!(old.accept(&request, &parcel(&event)).await, Claim::Completed { same_body: true });
+    assert_eq!(old.accept(&request, &stored_request(&event)).await, Claim::Completed { same_body: true });
 
     // Accepted by this one; leased and released, retried and completed by the one before.
     let event = key("by_new");
@@ -167,7 +167,7 @@ async fn events_of_an_inbox_go_from_one_release_to_the_other() {
     let one = async |attempts: i32| {
         let mut leased = old.lease(9, LEASE).await;
         let leased = leased.pop().expect("the event");
-        assert_eq!((&leased.key, leased.attempts, &*leased.body), (&event, attempts, &*parcel(&event).body));
+        assert_eq!((&leased.key, leased.attempts, &*leased.body), (&event, attempts, &*stored_request(&event).body));
         leased.token
     };
     let token = one(1).await;
@@ -199,7 +199,7 @@ async fn order_holds_across_releases() {
     let [first, second, third] = ["first", "second", "third"].map(key);
     accept_ordered(new, &first, Order::of("resource")).await;
     let request = ClaimRequest::new(&second, ClaimToken::random(), LEASE);
-    assert_eq!(old.accept(&request, &parcel(&second).ordered(Order::of("resource"))).await, KEPT);
+    assert_eq!(old.accept(&request, &stored_request(&second).ordered(Order::of("resource"))).await, KEPT);
     accept_ordered(new, &third, Order::of("resource")).await;
 
     let leased = old.lease(9, LEASE).await;
@@ -213,7 +213,7 @@ async fn order_holds_across_releases() {
     assert_eq!(leased.key, second);
     assert_eq!(old.lease(9, LEASE).await, []);
     complete(new, &leased).await;
-    eventually("the last one is let go on", async || {
+    eventually("the last event is promoted", async || {
         fixture.count("SELECT count(*) FROM events WHERE due_at <= now()").await == 1
     })
     .await;

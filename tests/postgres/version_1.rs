@@ -94,8 +94,8 @@ impl Version1 {
     }
 
     /// What its `accept` did.
-    pub(crate) async fn accept(&self, claim: &ClaimRequest<'_>, parcel: &StoredRequest) -> Claim {
-        let order = parcel.order.as_ref();
+    pub(crate) async fn accept(&self, claim: &ClaimRequest<'_>, stored_request: &StoredRequest) -> Claim {
+        let order = stored_request.order.as_ref();
         let ask = |sql: &str| {
             sqlx::query(self.about(sql))
                 .bind(vec![claim.key.as_str().to_owned()])
@@ -104,8 +104,8 @@ impl Version1 {
                 .bind(vec![claim.event_type.map(str::to_owned)])
                 .bind(vec![claim.key.endpoint().to_owned()])
                 .bind(vec![1_700_000_000_123_i64])
-                .bind(vec![parcel.head.to_vec()])
-                .bind(vec![parcel.body.to_vec()])
+                .bind(vec![stored_request.head.to_vec()])
+                .bind(vec![stored_request.body.to_vec()])
                 .bind(vec![order.map(|order| order.key.to_string())])
                 .bind(vec![order.and_then(|order| order.sequence)])
         };

@@ -5,10 +5,10 @@ use sqlx::PgPool;
 use sqlx::postgres::PgConnectOptions;
 
 use super::PostgresStore;
-use super::access::Access;
-use super::schema::Statements;
+use super::connector::Connector;
+use super::statements::Statements;
 use super::table::TableName;
-use super::text::pause;
+use super::values::delay_milliseconds;
 use crate::error::{ConfigError, ConfigErrorKind};
 
 /// Configures a [`PostgresStore`].
@@ -29,55 +29,52 @@ use crate::error::{ConfigError, ConfigErrorKind};
 #[derive(Clone)]
 #[must_use = "a builder does nothing until it is built"]
 pub struct PostgresStoreBuilder {
-    access: Access,
+    connector: Connector,
     table: TableName,
-    deadline: Duration,
     purge_every: Option<Duration>,
-    completed_bodies: Option<Duration>,
+    body_retention: Option<Duration>,
 }
 
 impl PostgresStoreBuilder {
     pub(super) fn new(pool: PgPool) -> Self {
         Self {
-            access: Access { pool, pooled: false, direct: None },
+            connector: Connector { pool, pooled: false, direct: None, deadline: Duration::from_millis(1_500) },
             table: TableName::default(),
-            deadline: Duration::from_millis(1_500),
             purge_every: Some(Duration::from_secs(60)),
-            completed_bodies: None,
+            body_retention: None,
         }
     }
 
     /// The table, as `table` or `schema.table`; `webhook_events` by default.
     ///
-    /// Each part is read as in SQL: folded to lower case, unless it is in double quotes, where it can be anything. The schema must
-    /// exist; the table is created by [`PostgresStore::migrate`].
+    /// Each part is read as in SQL: folded to lower case, unless it is in double quotes, where it can be anything. The
+    /// schema must exist. [`PostgresStore::migrate`] creates the table.
     ///
     /// # Errors
     ///
-    /// If it is no such name, or too long for Postgres.
+    /// If the name is not of this form, or too long for Postgres.
     pub fn table(mut self, name: &str) -> Result<Self, ConfigError> {
         self.table = name.parse()?;
         Ok(self)
     }
 
-    /// How long one batch may take, connecting and retrying included; 1.5 seconds by default, which is less than the layer's own
-    /// [claim deadline](crate::WebhookLayer::claim_deadline).
+    /// How long one batch may take, connecting and retrying included; 1.5 seconds by default, which is less than the
+    /// layer's own [claim deadline](crate::WebhookLayer::claim_deadline).
     ///
-    /// Past it everybody in the batch is told
-    /// [`TimedOut`](crate::store::StoreErrorKind::TimedOut) and another connection is made, if there are [not too many](super#connections)
-    /// yet. If the server claims events after that, the store releases them: it waits a minute or longer for the server's answer, in
-    /// the background.
+    /// When it passes, all callers in the batch get [`TimedOut`](crate::store::StoreErrorKind::TimedOut), and the store
+    /// makes another connection, up to a [limit](super#connections). If the server claims events after that, the store
+    /// releases them: it waits a minute or longer for the server's answer, in the background.
     ///
     /// # Errors
     ///
     /// If it is less than a millisecond.
     pub fn deadline(mut self, deadline: Duration) -> Result<Self, ConfigError> {
-        self.deadline = at_least_a_millisecond("deadline", deadline)?;
+        self.connector.deadline = at_least_a_millisecond("deadline", deadline)?;
         Ok(self)
     }
 
-    /// How often expired rows are deleted, at most; once a minute by default. It is traffic that sets it off, in the background,
-    /// on a connection of the pool.
+    /// How often expired rows are deleted, at most; once a minute by default. Traffic starts the purge, which runs in
+    /// the background on a connection of the pool.
     ///
     /// # Errors
     ///
@@ -87,52 +84,52 @@ impl PostgresStoreBuilder {
         Ok(self)
     }
 
-    /// Expired rows are only deleted by [`PostgresStore::purge`], or by a job of your own.
+    /// Leaves expired rows to [`PostgresStore::purge`], or to a job of your own.
     pub fn purge_by_hand(mut self) -> Self {
         self.purge_every = None;
         self
     }
 
-    /// The pool goes through a pooler that gives each transaction another session: PgBouncer with `pool_mode = transaction`,
-    /// Supavisor on its transaction port, RDS Proxy. Off by default; [`PostgresStore::check`] warns where it looks as if it were
-    /// missing.
+    /// The pool goes through a pooler that gives each transaction another session: PgBouncer with `pool_mode =
+    /// transaction`, Supavisor on its transaction port, RDS Proxy. Off by default; [`PostgresStore::check`] warns where
+    /// it seems to be missing.
     ///
     /// Each statement becomes a transaction of its own: `BEGIN` and its settings as `SET LOCAL`, the statement, its
-    /// parameters, `COMMIT`. That is four round trips to the pooler in place of one. Nothing is set for longer than the transaction,
-    /// and nothing stays prepared, [`complete_in`](crate::WebhookEvent::complete_in) included. Workers are woken by what
-    /// their own process accepts, and by their [poll interval](crate::Worker::poll_every) otherwise, unless there is a
-    /// [direct](Self::direct) connection.
+    /// parameters, `COMMIT`. That is four round trips to the pooler in place of one. No setting outlasts the
+    /// transaction, and no statement stays prepared, [`complete_in`](crate::WebhookEvent::complete_in) included.
+    /// Workers are woken by events that their own process accepts, and by their [poll
+    /// interval](crate::Worker::poll_every) otherwise, unless there is a [direct](Self::direct) connection.
     ///
-    /// What the handlers themselves ask through such a pool is theirs to adapt: see the [module](super) for how.
+    /// Handlers that use such a pool themselves have to adapt their queries: see the [module](super) for how.
     pub fn pooled(mut self) -> Self {
-        self.access.pooled = true;
+        self.connector.pooled = true;
         self
     }
 
-    /// How to reach the server itself, past the pooler; not at all by default. One session is kept there where a worker runs,
-    /// to be woken by `LISTEN`, and [`PostgresStore::migrate`] uses another one while it runs.
+    /// How to reach the server itself, past the pooler; not at all by default. Where a worker runs, the store keeps one
+    /// session there for `LISTEN`, and [`PostgresStore::migrate`] uses another one while it runs.
     pub fn direct(mut self, options: PgConnectOptions) -> Self {
-        self.access.direct = Some(options);
+        self.connector.direct = Some(options);
         self
     }
 
     /// How long an inbox keeps heads and bodies of completed events; by default as long as their records.
     ///
     /// After this time, counted from the completion on the server's clock, [`get`](crate::queue::Queue::get) and
-    /// [`requeue`](crate::queue::Queue::requeue) treat them as gone, and the next purge removes them from the table. The record stays
-    /// until its retention is over, and still recognises duplicates. With zero, the statement that completes an event removes them,
-    /// [`complete_in`](crate::WebhookEvent::complete_in) included; [`COMPLETE_SQL`](super::COMPLETE_SQL) knows nothing of it. Waiting,
-    /// running and dead events keep theirs.
+    /// [`requeue`](crate::queue::Queue::requeue) treat them as gone, and the next purge removes them from the table.
+    /// The record stays until its retention is over, and still recognises duplicates. With zero, the statement that
+    /// completes an event removes them, [`complete_in`](crate::WebhookEvent::complete_in) included;
+    /// [`COMPLETE_SQL`](super::COMPLETE_SQL) does not. Waiting, running and dead events keep theirs.
     pub fn keep_completed_bodies(mut self, time: Duration) -> Self {
-        self.completed_bodies = Some(time);
+        self.body_retention = Some(time);
         self
     }
 
-    /// Builds the store. Nothing is connected before it is first asked.
+    /// Builds the store. It connects when it is first used.
     #[must_use]
     pub fn build(self) -> PostgresStore {
-        let statements = Statements::about(self.table, self.completed_bodies.map(pause));
-        PostgresStore::from_parts(self.access, statements, self.deadline, self.purge_every)
+        let statements = Statements::new(self.table, self.body_retention.map(delay_milliseconds));
+        PostgresStore::from_parts(self.connector, statements, self.purge_every)
     }
 }
 
@@ -140,11 +137,11 @@ impl fmt::Debug for PostgresStoreBuilder {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("PostgresStoreBuilder")
             .field("table", &format_args!("{}", self.table))
-            .field("deadline", &self.deadline)
+            .field("deadline", &self.connector.deadline)
             .field("purge_every", &self.purge_every)
-            .field("completed_bodies", &self.completed_bodies)
-            .field("pooled", &self.access.pooled)
-            .field("direct", &self.access.direct.is_some())
+            .field("completed_bodies", &self.body_retention)
+            .field("pooled", &self.connector.pooled)
+            .field("direct", &self.connector.direct.is_some())
             .finish_non_exhaustive()
     }
 }

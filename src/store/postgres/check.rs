@@ -1,31 +1,50 @@
+//! The check of the server and of the way to it, at start-up.
+
 use std::time::Duration;
 
+use sqlx::postgres::PgRow;
 use sqlx::{AssertSqlSafe, ConnectOptions as _, Connection as _, PgConnection, Row as _};
 use tokio::time::timeout;
 
-use super::access::Access;
+use super::PostgresStore;
+use super::connector::Connector;
 use super::fault::Fault;
-use super::{PostgresReport, PostgresStore};
+use super::statements::statement;
 use crate::key::RESERVED;
 use crate::store::{Claim, ClaimRequest, ClaimToken, Store, StoreError};
 use crate::{EventKey, telemetry};
 
-/// For the questions about the server.
+/// How long the queries about the server may take.
 const DEADLINE: Duration = Duration::from_secs(5);
 
-/// How long the event that is claimed to see whether it works is held, if it cannot be deleted.
-const PROBE: Duration = Duration::from_secs(10);
+/// The lease of the event that is claimed as a test, if it cannot be deleted.
+const TEST_LEASE: Duration = Duration::from_secs(10);
 
 const NAME: &str = "tower-webhook checks";
 
-const DIRECT_IS_POOLED: &str = "the options of PostgresStoreBuilder::direct lead to a pooler, too: workers are not woken, and migrate may \
-    leave its settings on sessions of others; name the server itself";
+const DIRECT_IS_POOLED: &str = "the options of PostgresStoreBuilder::direct lead to a pooler, too: workers are not \
+    woken, and migrate may leave its settings on sessions of others; name the server itself";
+
+/// The findings of [`PostgresStore::check`](super::PostgresStore::check).
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct PostgresReport {
+    /// The version that the server reports.
+    pub server_version: String,
+    /// Whether a pooler gives each transaction another session.
+    pub behind_pooler: bool,
+    /// Whether the table is complete for this release.
+    pub is_migrated: bool,
+    /// Reasons why the store does not work, or may forget events, and how to remove them. Empty if there are none.
+    pub warnings: Vec<String>,
+}
 
 impl PostgresStore {
-    /// Claims, renews, releases and deletes an event of its own to see that the store works, and looks whether the server and the
-    /// way to it are such that it keeps working. To be called once, at start-up, after [`migrate`](Self::migrate).
+    /// Claims, renews, releases and deletes an event of its own to see that the store works, and checks whether the
+    /// server and the way to it let it go on working. Call it once, at start-up, after [`migrate`](Self::migrate).
     ///
-    /// Warnings are in the report and told to `tracing`. Whether they are reason enough not to start is the caller's decision:
+    /// Warnings are in the report, and are logged to `tracing`. Whether they are reason enough not to start is the
+    /// caller's decision:
     ///
     /// ```no_run
     /// # async fn start(store: tower_webhook::store::PostgresStore) -> Result<(), Box<dyn std::error::Error>> {
@@ -37,67 +56,68 @@ impl PostgresStore {
     /// # }
     /// ```
     ///
-    /// Behind a pooler that the store was not [told of](super::PostgresStoreBuilder::pooled), no event is claimed: what the store sets on
-    /// its connections would stay on those of others.
+    /// Behind a pooler that the store was not [told of](super::PostgresStoreBuilder::pooled), no event is claimed: the
+    /// settings of the store's connections would stay on those of others.
     ///
     /// # Errors
     ///
     /// If the server cannot be reached, the table is missing, or the role lacks a right to it.
     pub async fn check(&self) -> Result<PostgresReport, StoreError> {
-        let looked = timeout(DEADLINE, self.look()).await.unwrap_or_else(|_| Err(Fault::timed_out()));
-        let report = looked?;
+        let report = timeout(DEADLINE, self.report()).await.unwrap_or_else(|_| Err(Fault::timed_out()));
+        let report = report?;
         report.warnings.iter().for_each(|warning| telemetry::postgres_warned(warning));
-        if self.shared.access.pooled || !report.behind_pooler {
+        if self.shared.connector.pooled || !report.behind_pooler {
             self.try_out().await?;
         }
         Ok(report)
     }
 
-    async fn look(&self) -> Result<PostgresReport, Fault> {
-        let (access, statements) = (&self.shared.access, &self.shared.statements);
-        let mut pair = [access.options(NAME).connect().await?, access.options(NAME).connect().await?];
+    async fn report(&self) -> Result<PostgresReport, Fault> {
+        let (connector, statements) = (&self.shared.connector, &self.shared.statements);
+        let mut pair = [connector.options(NAME).connect().await?, connector.options(NAME).connect().await?];
         let behind_pooler = is_pooled(&mut pair).await?;
         let [mut connection, other] = pair;
-        let direct_is_pooled = match &access.direct {
+        let direct_is_pooled = match &connector.direct {
             Some(direct) => is_pooled(&mut [direct.connect().await?, direct.connect().await?]).await?,
             None => false,
         };
-        let facts = sqlx::raw_sql(AssertSqlSafe(statements.facts.clone())).fetch_one(&mut connection).await?;
-        let catalogue =
-            sqlx::raw_sql(AssertSqlSafe(statements.migration.catalogue())).fetch_one(&mut connection).await?;
+        let fetch = |sql: &str| sqlx::raw_sql(AssertSqlSafe(sql.to_owned()));
+        let settings = fetch(&statements.text("server_settings")).fetch_one(&mut connection).await?;
+        let catalogue = fetch(&statements.text("catalogue")).fetch_one(&mut connection).await?;
         let report = PostgresReport {
-            server_version: facts.try_get("version")?,
+            server_version: settings.try_get("version")?,
             behind_pooler,
-            is_migrated: statements.migration.is_complete(&catalogue)?,
+            is_migrated: self.shared.schema.next_change(&catalogue)?.is_none(),
             warnings: Vec::new(),
         };
-        let mut warnings = report.warnings_of(&facts, access)?;
+        let mut warnings = report.warnings_of(&settings, connector)?;
         warnings.extend(direct_is_pooled.then(|| DIRECT_IS_POOLED.to_owned()));
         for connection in [connection, other] {
-            // Everything has been said; how they end is of no interest.
+            // The report is complete, whether the server receives this or not.
             let _ = connection.close().await;
         }
         Ok(PostgresReport { warnings, ..report })
     }
 
-    /// Under an id that no sender can use.
+    /// Claims an event under an id that no sender can use.
     async fn try_out(&self) -> Result<(), StoreError> {
         let token = ClaimToken::random();
         let key = EventKey::new("", None, &format!("{RESERVED}check:{token}"));
-        let claim = ClaimRequest::new(&key, token, PROBE);
+        let claim = ClaimRequest::new(&key, token, TEST_LEASE);
         match self.claim(&claim).await? {
             Claim::Fresh { .. } => {}
-            found => return Err(StoreError::corrupt(format!("an event that nobody knows of is {found:?}"))),
+            found => return Err(StoreError::corrupt(format!("an event that was never claimed is {found:?}"))),
         }
         let _ = self.renew(&claim).await?;
         let _ = self.release(&key, token).await?;
-        let delete = sqlx::query(AssertSqlSafe(self.shared.statements.delete_one.clone())).bind(key.as_str());
-        self.shared.access.fetch_all(delete).await.map_err(Fault::from)?;
+        let delete = statement(&self.shared.statements.text("delete_key")).bind(key.as_str());
+        self.shared.connector.fetch_all(delete).await.map_err(Fault::from)?;
         Ok(())
     }
 }
 
-/// Whether the server behind a connection changes, or is that of another connection: then each transaction may have another one.
+/// Whether the server behind a connection changes, or is that of another connection: then each transaction may have
+/// another one.
 async fn is_pooled(pair: &mut [PgConnection; 2]) -> Result<bool, sqlx::Error> {
     let mut seen: [Vec<i32>; 2] = Default::default();
     for which in [0, 0, 1, 1, 0] {
@@ -109,26 +129,28 @@ async fn is_pooled(pair: &mut [PgConnection; 2]) -> Result<bool, sqlx::Error> {
 }
 
 impl PostgresReport {
-    fn warnings_of(&self, facts: &sqlx::postgres::PgRow, access: &Access) -> Result<Vec<String>, sqlx::Error> {
-        let is_off = |setting| facts.try_get::<String, _>(setting).map(|value| value == "off");
+    fn warnings_of(&self, settings: &PgRow, connector: &Connector) -> Result<Vec<String>, sqlx::Error> {
+        let is_off = |setting| settings.try_get::<String, _>(setting).map(|value| value == "off");
         let found = [
-            (self.behind_pooler && !access.pooled).then_some(
-                "a pooler gives each transaction another session, and what the store sets and prepares stays on sessions of \
-                 others: build the store with PostgresStoreBuilder::pooled, or connect it to the server itself",
+            (self.behind_pooler && !connector.pooled).then_some(
+                "a pooler gives each transaction another session, and what the store sets and prepares stays on \
+                 sessions of others: build the store with PostgresStoreBuilder::pooled, or connect it to the server \
+                 itself",
             ),
-            (facts.try_get::<i32, _>("version_number")? < 140_000)
+            (settings.try_get::<i32, _>("version_number")? < 140_000)
                 .then_some("the server is older than PostgreSQL 14, which the store's statements need: upgrade it"),
-            facts
+            settings
                 .try_get::<bool, _>("is_standby")?
                 .then_some("the server is a standby and refuses every claim: connect to the primary"),
             is_off("synchronous_commit")?.then_some(
-                "synchronous_commit is off: a crash of the server forgets the last claims and completions, and events run \
-                 again; set it to on for this role",
+                "synchronous_commit is off: a crash of the server forgets the last claims and completions, and events \
+                 run again; set it to on for this role",
             ),
             is_off("fsync")?.then_some("fsync is off: a power loss may destroy the whole database; set it to on"),
             (!self.is_migrated).then_some("the table is missing or out of date: call PostgresStore::migrate"),
-            (!facts.try_get::<bool, _>("may_number")?)
-                .then_some("the role may not use the table's sequence, and the inbox accepts nothing: grant USAGE on it"),
+            (!settings.try_get::<bool, _>("may_number")?).then_some(
+                "the role may not use the table's sequence, and the inbox accepts nothing: grant USAGE on it",
+            ),
         ];
         Ok(found.into_iter().flatten().map(str::to_owned).collect())
     }

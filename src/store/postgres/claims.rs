@@ -1,179 +1,185 @@
-use std::sync::Arc;
+//! Batches of claims.
+
 use std::time::Duration;
 
 use tokio::time::Instant;
 
-use super::access::Access;
-use super::bell::Bell;
-use super::bid::{Bid, Bidden, ClaimSheet, Said, TakeoverSheet};
-use super::bound::Bound;
+use super::claim_item::{ClaimItem, ClaimReply, ClaimStatement, RowState};
+use super::connection::DedicatedConnection;
+use super::connector::Connector;
 use super::fault::{Fault, Remedy};
-use super::lane::Lane;
-use super::overdue::Overdue;
-use super::parcel::HEAVIEST;
-use super::promotion::Promotion;
-use super::schema::Statements;
-use super::settles::Settles;
+use super::settle_batch::SettleBatch;
+use super::statements::Statements;
+use super::values::MOST_BYTES;
+use super::wake::{Notifier, Promoter};
 use crate::store::batcher::{Answers, BatchHandler, Batcher};
 
-/// An insertion waits for another transaction that is inserting the same key, or has changed it since this statement began. That is
-/// another instance's batch, and over in no time; or else somebody's own, and then only those who asked for that key may have
-/// to wait. A lock on the whole table is waited for until the deadline, in steps of this length.
+/// An insertion waits for another transaction that is inserting the same key, or has changed it since this statement
+/// began. Such a transaction is another instance's batch, and over in no time; or else a handler's own, and then only
+/// the callers that claim that key may have to wait. A lock on the whole table is waited for until the deadline, in
+/// steps of this length.
 const LOCK_TIMEOUT: Duration = Duration::from_millis(100);
 
-/// Answers batches of claims on a connection of its own, those that a worker is to run included: claims of one key meet in
-/// one batch, whatever they are for.
-pub(super) struct Claims {
-    lane: Lane,
-    inline: Verbs,
-    kept: Verbs,
-    promotion: Promotion,
-    settles: Batcher<Settles>,
-    bell: Bell,
+/// Answers batches of claims on a connection of its own. Events that are enqueued are in the same batches: claims of
+/// one key meet in one batch, whatever they are for.
+pub(super) struct ClaimBatch {
+    connection: DedicatedConnection,
+    inline: ClaimStatements,
+    queued: ClaimStatements,
+    promoter: Promoter,
+    settlements: Batcher<SettleBatch>,
+    notifier: Notifier,
 }
 
-/// The statements that claim.
-struct Verbs {
-    claim: ClaimSheet,
-    takeover: TakeoverSheet,
+struct ClaimStatements {
+    claim: ClaimStatement,
+    take_over: ClaimStatement,
 }
 
-impl Claims {
+impl ClaimBatch {
     pub(super) fn new(
-        access: &Access,
-        deadline: Duration,
+        connector: &Connector,
         statements: &Statements,
-        settles: Batcher<Settles>,
-        bell: Bell,
-        bound: &Arc<Bound>,
+        settlements: &Batcher<SettleBatch>,
+        promoter: &Promoter,
+        notifier: &Notifier,
     ) -> Self {
-        let Statements { claim, takeover, accept, accept_takeover, .. } = statements;
-        let overdue = Overdue(settles.clone());
+        let of = |claim, take_over| ClaimStatements {
+            claim: ClaimStatement::claim(statements.text(claim), settlements),
+            take_over: ClaimStatement::take_over(statements.text(take_over), settlements),
+        };
+        let connection = DedicatedConnection::new("tower-webhook claims", connector, LOCK_TIMEOUT);
         Self {
-            lane: Lane::new("tower-webhook claims", access, deadline, LOCK_TIMEOUT).telling_table_locks(statements),
-            inline: Verbs {
-                claim: ClaimSheet::inline(claim, &overdue),
-                takeover: TakeoverSheet::inline(takeover, &overdue),
-            },
-            kept: Verbs { claim: ClaimSheet::kept(accept), takeover: TakeoverSheet::kept(accept_takeover) },
-            promotion: Promotion::new(statements, bound.clone()),
-            settles,
-            bell,
+            connection: connection.with_table_lock_check(statements.text("is_table_locked")),
+            inline: of("claim", "take_over"),
+            queued: of("enqueue", "enqueue_over"),
+            promoter: promoter.clone(),
+            settlements: settlements.clone(),
+            notifier: notifier.clone(),
         }
     }
 
-    /// What becomes of bids for different keys.
-    async fn ask(&self, bids: &[&Bid], until: Instant) -> Vec<Result<Said, Fault>> {
-        let mut said: Vec<_> = bids.iter().map(|_| Err(Fault::timed_out())).collect();
-        for part in parts(bids) {
-            let asked: Vec<&Bid> = part.iter().map(|at| bids[*at]).collect();
-            let is_kept = asked.first().is_some_and(|bid| bid.kept().is_some());
-            let answers = self.ask_part(if is_kept { &self.kept } else { &self.inline }, &asked, until).await;
-            if is_kept && answers.iter().any(|said| matches!(said, Ok(Said::Fresh { .. }))) {
-                // What held them up may have ended meanwhile.
-                self.promotion.run(&self.lane, &held_up(&asked, &answers), until).await;
-                self.bell.ring();
+    /// Makes claims of different keys.
+    async fn claim(&self, items: &[&ClaimItem], until: Instant) -> Vec<Result<RowState, Fault>> {
+        let mut states: Vec<_> = items.iter().map(|_| Err(Fault::timed_out())).collect();
+        for part in parts(items) {
+            let claimed: Vec<&ClaimItem> = part.iter().map(|index| items[*index]).collect();
+            let is_queued = claimed.first().is_some_and(|item| item.request().is_some());
+            let statements = if is_queued { &self.queued } else { &self.inline };
+            let part_states = self.claim_part(statements, &claimed, until).await;
+            if part_states.iter().any(|state| matches!(state, Ok(RowState::Enqueued { .. }))) {
+                // The predecessor of an event may have finished meanwhile.
+                self.promoter.promote_next(&self.connection, &orders_behind(&claimed, &part_states), until).await;
+                self.notifier.notify();
             }
-            for (at, answer) in part.into_iter().zip(answers) {
-                said[at] = answer;
+            for (index, state) in part.into_iter().zip(part_states) {
+                states[index] = state;
             }
         }
-        said
+        states
     }
 
-    /// Most take one statement; those for claims that are free to take, another.
-    async fn ask_part(&self, verbs: &Verbs, bids: &[&Bid], until: Instant) -> Vec<Result<Said, Fault>> {
-        let mut said = self.lane.ask(&verbs.claim, bids, until).await;
-        let free: Vec<usize> = (0..bids.len()).filter(|at| matches!(said[*at], Ok(Said::Free { .. }))).collect();
+    /// Most claims take one statement. A second one takes over the rows that are free to take.
+    async fn claim_part(
+        &self,
+        statements: &ClaimStatements,
+        items: &[&ClaimItem],
+        until: Instant,
+    ) -> Vec<Result<RowState, Fault>> {
+        let mut states = self.connection.run_batch(&statements.claim, items, until).await;
+        let is_free = |index: &usize| matches!(states[*index], Ok(RowState::Free { .. }));
+        let free: Vec<usize> = (0..items.len()).filter(is_free).collect();
         if free.is_empty() {
-            return said;
+            return states;
         }
-        let to_take: Vec<&Bid> = free.iter().map(|at| bids[*at]).collect();
-        for (at, taken) in free.into_iter().zip(self.lane.ask(&verbs.takeover, &to_take, until).await) {
-            match taken {
-                Ok(Some(fresh)) => said[at] = Ok(fresh),
-                // Somebody else was faster, or holds the row.
-                Ok(None) => {}
-                Err(fault) => said[at] = Err(fault),
+        let free_items: Vec<&ClaimItem> = free.iter().map(|index| items[*index]).collect();
+        let taken = self.connection.run_batch(&statements.take_over, &free_items, until).await;
+        for (index, state) in free.into_iter().zip(taken) {
+            // A row that another transaction has taken first, or holds, stays free to this batch.
+            if !matches!(state, Ok(RowState::Missing)) {
+                states[index] = state;
             }
         }
-        said
+        states
     }
 }
 
-impl BatchHandler for Claims {
-    type Question = Bid;
-    type Answer = Bidden;
+impl BatchHandler for ClaimBatch {
+    type Question = ClaimItem;
+    type Answer = ClaimReply;
 
-    async fn answer(&self, batch: &[Bid]) -> Answers<Bidden> {
-        // In the order of their keys in every batch of every instance: two that insert the same keys would otherwise wait for
-        // each other.
+    async fn answer(&self, batch: &[ClaimItem]) -> Answers<ClaimReply> {
+        // The order of the keys is the same in every batch of every instance: two batches that insert the same keys
+        // would otherwise wait for each other.
         let mut order: Vec<usize> = (0..batch.len()).collect();
         order.sort_by(|one, other| batch[*one].key().cmp(batch[*other].key()));
         let groups: Vec<&[usize]> = order.chunk_by(|one, other| batch[*one].key() == batch[*other].key()).collect();
-        // Of two claims of one key only the first goes into the statement.
-        let leaders: Vec<&Bid> = groups.iter().map(|group| &batch[group[0]]).collect();
-        let said = self.ask(&leaders, self.lane.until()).await;
+        // Of several claims of one key, only the first goes into the statement.
+        let leaders: Vec<&ClaimItem> = groups.iter().map(|group| &batch[group[0]]).collect();
+        let states = self.claim(&leaders, self.connection.deadline()).await;
 
-        let mut answers: Vec<_> = batch.iter().map(|_| Err(Fault::timed_out())).collect();
-        for (group, said) in groups.iter().zip(said) {
-            let said = unless_blocked(said);
-            for at in *group {
-                let alone = !group.iter().any(|other| other != at && batch[*other].token() == batch[*at].token());
-                answers[*at] = said.clone().map(|said| batch[*at].judge(said, &batch[group[0]], alone));
+        let mut replies: Vec<_> = batch.iter().map(|_| Err(Fault::timed_out())).collect();
+        for (group, state) in groups.iter().zip(states) {
+            let state = missing_if_blocked(state);
+            for index in *group {
+                let item = &batch[*index];
+                let is_alone = !group.iter().any(|other| other != index && batch[*other].token() == item.token());
+                replies[*index] = state.clone().map(|state| item.reply(state, &batch[group[0]], is_alone));
             }
         }
-        answers.into_iter().map(|answer| answer.map_err(Into::into)).collect()
+        replies.into_iter().map(|reply| reply.map_err(Into::into)).collect()
     }
 
-    fn on_abandoned(&self, bid: Bid, answer: Bidden) {
-        // By the fence too: whoever asked may have asked again since, and hold the claim now.
-        if let Bidden::Fresh { fence: Some(fence), .. } = answer
-            && let Some(settle) = bid.taken_back(fence)
+    fn on_abandoned(&self, item: ClaimItem, reply: ClaimReply) {
+        // Released by the fence as well: the caller may have claimed again since, and hold the claim now.
+        if let ClaimReply::Fresh { fence: Some(fence), .. } = reply
+            && let Some(release) = item.released(fence)
         {
-            self.settles.tell(settle);
+            self.settlements.tell(release);
         }
     }
 }
 
-/// The places of bids that share a statement: those of one kind, and no more than it should carry. What was asked first is in the
-/// first one; within each they are as in `bids`.
-fn parts(bids: &[&Bid]) -> Vec<Vec<usize>> {
-    let (mut inline, mut kept): (Vec<usize>, Vec<Vec<usize>>) = Default::default();
-    let mut weight = usize::MAX;
-    let mut by_age: Vec<usize> = (0..bids.len()).collect();
-    by_age.sort_by_key(|at| bids[*at].asked_at());
-    for at in by_age {
-        let Some(parcel) = bids[at].kept() else {
-            inline.push(at);
+/// Divides items into statements: either all items of a statement are enqueued or none, and it carries no more bytes
+/// than it should. The oldest items are in the first statement; within each, items keep their order.
+fn parts(items: &[&ClaimItem]) -> Vec<Vec<usize>> {
+    let (mut inline, mut queued): (Vec<usize>, Vec<Vec<usize>>) = Default::default();
+    let mut bytes = usize::MAX;
+    let mut by_age: Vec<usize> = (0..items.len()).collect();
+    by_age.sort_by_key(|index| items[*index].asked_at());
+    for index in by_age {
+        let Some(request) = items[index].request() else {
+            inline.push(index);
             continue;
         };
-        weight = weight.saturating_add(parcel.weight());
-        match kept.last_mut() {
-            Some(part) if weight <= HEAVIEST => part.push(at),
+        bytes = bytes.saturating_add(request.bytes());
+        match queued.last_mut() {
+            Some(part) if bytes <= MOST_BYTES => part.push(index),
             _ => {
-                kept.push(vec![at]);
-                weight = parcel.weight();
+                queued.push(vec![index]);
+                bytes = request.bytes();
             }
         }
     }
-    kept.extend((!inline.is_empty()).then_some(inline));
-    for part in &mut kept {
+    let mut parts = queued;
+    parts.extend((!inline.is_empty()).then_some(inline));
+    for part in &mut parts {
         part.sort_unstable();
     }
-    kept
+    parts
 }
 
-/// The orders of those that were put in behind others.
-fn held_up<'a>(bids: &[&'a Bid], said: &[Result<Said, Fault>]) -> Vec<&'a str> {
-    let held_up = bids.iter().zip(said).filter(|(_, said)| matches!(said, Ok(Said::Fresh { fence: 1, .. })));
-    held_up.filter_map(|(bid, _)| bid.kept()?.order_key.as_deref()).collect()
+/// The orders of the events that wait behind others.
+fn orders_behind<'a>(items: &[&'a ClaimItem], states: &[Result<RowState, Fault>]) -> Vec<&'a str> {
+    let all = items.iter().zip(states);
+    let behind = all.filter(|(_, state)| matches!(state, Ok(RowState::Enqueued { is_behind: true })));
+    behind.filter_map(|(item, _)| item.request()?.order_key.as_deref()).collect()
 }
 
-/// That somebody's transaction is inserting the key is an answer, too.
-fn unless_blocked(said: Result<Said, Fault>) -> Result<Said, Fault> {
-    match said {
-        Err(fault) if fault.remedy == Remedy::Blocked => Ok(Said::Unseen),
-        said => said,
+/// A lock that was not granted in time is an answer: another transaction is inserting the key.
+fn missing_if_blocked(state: Result<RowState, Fault>) -> Result<RowState, Fault> {
+    match state {
+        Err(fault) if fault.remedy == Remedy::Blocked => Ok(RowState::Missing),
+        state => state,
     }
 }

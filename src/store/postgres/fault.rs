@@ -4,13 +4,13 @@ use std::sync::Arc;
 
 use crate::store::{StoreError, StoreErrorKind};
 
-const NO_TABLE: &str =
-    "the table is missing or out of date: call PostgresStore::migrate, or run what PostgresStore::schema_sql says";
+const NO_TABLE: &str = "the table is missing or out of date: call PostgresStore::migrate, or run the statements of \
+    PostgresStore::schema_sql";
 
-const TABLE_LOCKED: &str = "another session locks the whole table, as LOCK TABLE, ALTER TABLE, VACUUM FULL and CREATE INDEX without \
-    CONCURRENTLY do; pg_locks shows which";
+const TABLE_LOCKED: &str = "another session locks the whole table, as LOCK TABLE, ALTER TABLE, VACUUM FULL and CREATE \
+    INDEX without CONCURRENTLY do; pg_locks shows which";
 
-/// Why a statement was not answered. Everybody in its batch is told the same.
+/// Why a statement failed. All callers in its batch get the same fault.
 #[derive(Clone, Debug)]
 pub(super) struct Fault {
     pub(super) remedy: Remedy,
@@ -18,17 +18,17 @@ pub(super) struct Fault {
     cause: Option<Cause>,
 }
 
-/// What can be done about it.
+/// How a batch may still succeed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Remedy {
-    /// Asking again: another transaction was in the way.
-    Again,
-    /// Asking again on another connection.
+    /// Repeat the statement: it conflicted with another transaction.
+    Repeat,
+    /// Repeat it on another connection.
     Reconnect,
-    /// Asking for fewer rows: one of them is to blame.
+    /// Split the batch: one of its rows is to blame.
     Split,
-    /// A lock was not to be had in time: that of one row, which another transaction is about to insert, or that of the whole
-    /// table. The server does not tell which.
+    /// A lock was not granted in time: on one row, which another transaction is about to insert, or on the whole table.
+    /// The server does not tell which.
     Blocked,
     Nothing,
 }
@@ -44,29 +44,29 @@ impl Fault {
         Self { remedy: Remedy::Nothing, kind: StoreErrorKind::TimedOut, cause: None }
     }
 
-    /// What was [blocked](Remedy::Blocked) was so by a lock on the whole table, which fewer rows would not help.
+    /// Says that the statement was [blocked](Remedy::Blocked) by a lock on the whole table. Fewer rows would not help.
     pub(super) fn of_the_table(self) -> Self {
         Self { remedy: Remedy::Nothing, ..self }.with_advice(TABLE_LOCKED)
     }
 
-    /// The store itself does not do what was asked of it.
+    /// The store itself refused to run the statement.
     pub(super) fn refused(advice: &'static str) -> Self {
         let cause = Some(Cause { advice: Some(advice), error: None });
         Self { remedy: Remedy::Nothing, kind: StoreErrorKind::Unavailable, cause }
     }
 
-    /// The same, with a word on how to get out of it.
+    /// Adds advice on how to resolve the fault.
     pub(super) fn with_advice(mut self, advice: &'static str) -> Self {
         self.cause = self.cause.map(|cause| Cause { advice: Some(advice), ..cause });
         self
     }
 
-    /// Whether time ran out.
+    /// Whether the deadline passed.
     pub(super) fn is_late(&self) -> bool {
         self.kind == StoreErrorKind::TimedOut
     }
 
-    /// Whether fewer rows could be answered.
+    /// Whether a batch of fewer rows could succeed.
     pub(super) fn is_of_a_row(&self) -> bool {
         matches!(self.remedy, Remedy::Split | Remedy::Blocked)
     }
@@ -89,19 +89,19 @@ impl From<sqlx::Error> for Fault {
     }
 }
 
-/// By the SQLSTATE.
+/// Tells the remedy by the SQLSTATE.
 fn of_code(code: &str) -> (Remedy, StoreErrorKind) {
     let remedy = match code {
         // Serialization failure, deadlock.
-        "40001" | "40P01" => Remedy::Again,
+        "40001" | "40P01" => Remedy::Repeat,
         // The lock timeout.
         "55P03" => Remedy::Blocked,
         // The statement timeout, or an operator's cancel.
         "57014" => return (Remedy::Nothing, StoreErrorKind::TimedOut),
-        // The server goes down or is a standby by now; a statement it prepared is gone or out of date.
+        // The server is shutting down or has become a standby; a prepared statement is gone or out of date.
         "57P01" | "57P02" | "57P03" | "25006" | "26000" | "0A000" => Remedy::Reconnect,
         _ if code.starts_with("08") => Remedy::Reconnect,
-        // Data, constraints, limits of the server's.
+        // Data, constraints, and limits of the server.
         _ if ["22", "23", "54"].iter().any(|class| code.starts_with(class)) => Remedy::Split,
         _ => Remedy::Nothing,
     };

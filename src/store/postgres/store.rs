@@ -1,41 +1,47 @@
 use std::fmt;
+use std::future::Future;
+use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
 use sqlx::PgPool;
 use xxhash_rust::xxh3::xxh3_64;
 
-use super::PostgresStoreBuilder;
-use super::access::Access;
-use super::bell::Bell;
-use super::bid::{Bid, Bidden};
-use super::bound::Bound;
-use super::claims::Claims;
-use super::ear::Ear;
-use super::leases::Leases;
-use super::migration::Migrator;
-use super::purge::Purge;
-use super::schema::Statements;
-use super::settle::{Settle, Settled};
-use super::settles::Settles;
-use super::waiting::Waiting;
+use super::backlog::{BacklogBatch, BacklogQuery, BacklogReply, PeekItem};
+use super::claim_item::{ClaimItem, ClaimReply};
+use super::claims::ClaimBatch;
+use super::connector::Connector;
+use super::housekeeping::Purge;
+use super::lease::LeaseBatch;
+use super::migrator::Migrator;
+use super::operators::ChangedRows;
+use super::scan_start::ScanStart;
+use super::schema::Schema;
+use super::settle_batch::SettleBatch;
+use super::settlement::{SettleReply, Settlement};
+use super::statements::Statements;
+use super::wake::{Listener, Notifier, Promoter};
+use super::{PostgresStoreBuilder, operators};
 use crate::EventKey;
 use crate::store::batcher::Batcher;
-use crate::store::queue::StoredRequest;
+use crate::store::queue::{
+    Change, Changed, Filter, LeaseRequest, Leased, OwnedLeaseRequest, Page, Queue, QueueCounts, QueuedEvent,
+    StoredRequest,
+};
 use crate::store::{
     Claim, ClaimRequest, Dialect, Ending, Enlistment, Hold, Store, StoreError, StoreErrorKind, StoreFuture,
 };
 
-/// How long it is waited before a row that another transaction has in hand is asked for again. What this store's own
-/// statements hold is free by the second time; what somebody's transaction holds longer than all of them counts as held.
+/// While another transaction holds its row, a call is repeated after these pauses. The store's own statements have let
+/// go of the row by the second time. A transaction that holds it longer than all pauses counts as its holder.
 const PAUSES: [Duration; 7] = {
     let ms = Duration::from_millis;
     [ms(1), ms(2), ms(5), ms(10), ms(25), ms(50), ms(100)]
 };
 
-/// How many connections claims are spread over, by key. A second one works while the first waits for the disk: a quarter more of
-/// them at 64 at once. Each key has one of them, so that its claims meet in one batch.
-const CLAIM_LANES: usize = 2;
+/// How many connections claims are spread over. A second one works while the first waits for the disk: a quarter more
+/// claims, with 64 at once. Each key has one of them, so that its claims meet in one batch.
+const CLAIM_CONNECTIONS: usize = 2;
 
 /// Remembers events in a table of Postgres. See the [module](super) for how.
 ///
@@ -46,17 +52,18 @@ pub struct PostgresStore {
 }
 
 pub(super) struct Shared {
-    pub(super) access: Access,
+    pub(super) connector: Connector,
     pub(super) statements: Statements,
+    pub(super) schema: Schema,
     enlistment: Enlistment,
-    claims: [Batcher<Claims>; CLAIM_LANES],
-    settles: Batcher<Settles>,
+    claims: [Batcher<ClaimBatch>; CLAIM_CONNECTIONS],
+    settlements: Batcher<SettleBatch>,
+    leases: Batcher<LeaseBatch>,
+    backlog: Batcher<BacklogBatch>,
     purge: Arc<Purge>,
-    pub(super) leases: Batcher<Leases>,
-    pub(super) bound: Arc<Bound>,
-    pub(super) waiting: Batcher<Waiting>,
-    pub(super) bell: Bell,
-    pub(super) ear: Ear,
+    promoter: Promoter,
+    notifier: Notifier,
+    listener: Listener,
 }
 
 impl PostgresStore {
@@ -71,138 +78,211 @@ impl PostgresStore {
         PostgresStoreBuilder::new(pool)
     }
 
-    /// Brings the table to the schema of this release: creates it, or adds the columns and indexes that an earlier release did not
-    /// know. To be called at every start, by any number of instances at once, while others are at work.
+    /// Brings the table to the schema of this release: creates it, or adds the columns and indexes that an earlier
+    /// release did not know. Call it at every start. Any number of instances may call it at once, while others work.
     ///
-    /// - The catalogue is looked at first. If nothing is missing, the table is not locked, and the role needs no right to change it.
-    /// - Columns are added under a `lock_timeout` of 50 ms, again and again for up to a minute, so that claims do not queue up behind
-    ///   a migration that waits for a handler's open transaction.
-    /// - Indexes of an existing table are created `CONCURRENTLY`. That waits for open transactions, for however long they take, and
-    ///   delays nobody. An index that an earlier try left `INVALID` is dropped first.
-    /// - One instance migrates at a time; the others wait for it, however long it takes.
-    /// - The number of the schema is written into the table's comment, behind whatever else is there. A table of a later release is
-    ///   left as it is.
+    /// - The catalogue is read first. If nothing is missing, the table is not locked, and the role needs no right to
+    ///   change it.
+    /// - Columns are added under a `lock_timeout` of 50 ms, again and again for up to a minute, so that claims do not
+    ///   queue up behind a migration that waits for a handler's open transaction.
+    /// - Indexes of an existing table are created `CONCURRENTLY`. That waits for open transactions, for however long
+    ///   they take, and delays no claim. An index that an earlier try left `INVALID` is dropped first.
+    /// - One instance migrates at a time. The others wait for it, however long it takes.
+    /// - The number of the schema is appended to the table's comment. A table of a later release is left as it is.
     ///
     /// # Errors
     ///
-    /// If the database cannot be reached, the schema does not exist, the user may not change what is missing, or other transactions
-    /// hold the table for longer than a minute.
+    /// If the database cannot be reached, the schema does not exist, the role may not make a change that is missing, or
+    /// other transactions hold the table for longer than a minute.
     pub async fn migrate(&self) -> Result<(), StoreError> {
-        Ok(Migrator::run(&self.shared.statements.migration, self.shared.access.migration_route()).await?)
+        Ok(Migrator::run(&self.shared.schema, &self.shared.connector).await?)
     }
 
-    /// All of the table's statements, for teams that run their own migrations. Each can be run again. On a table that is in
-    /// use, add `CONCURRENTLY` to those that create indexes: without it they lock the table, even if the index is there.
+    /// All statements that make the table, for teams that run their own migrations. Each can be repeated. On a table
+    /// that is in use, add `CONCURRENTLY` to those that create indexes: without it they lock the table, even if the
+    /// index is there.
     #[must_use]
     pub fn schema_sql(&self) -> &str {
-        &self.shared.statements.schema
+        &self.shared.schema.sql
     }
 
-    /// Deletes the rows whose retention is over, in small batches, and says how many they were; and removes bodies that are
-    /// [kept](PostgresStoreBuilder::keep_completed_bodies) no longer. This happens by itself too, unless
-    /// the store is built with [`purge_by_hand`](PostgresStoreBuilder::purge_by_hand).
+    /// Deletes the rows whose retention is over, in small batches, and returns how many they were. Also removes bodies
+    /// whose [retention](PostgresStoreBuilder::keep_completed_bodies) is over. This happens by itself too, unless the
+    /// store is built with [`purge_by_hand`](PostgresStoreBuilder::purge_by_hand).
     ///
     /// # Errors
     ///
-    /// If the database cannot be asked; what was deleted by then stays so.
+    /// If a statement fails. Rows that were deleted by then stay deleted.
     pub async fn purge(&self) -> Result<u64, StoreError> {
         Ok(self.shared.purge.run().await?)
     }
 
-    pub(super) fn from_parts(
-        access: Access,
-        statements: Statements,
-        deadline: Duration,
-        purge_every: Option<Duration>,
-    ) -> Self {
-        let bell = Bell::new(&access, deadline, &statements);
-        let bound = Arc::new(Bound::new());
-        let settles = Batcher::new(Settles::new(&access, deadline, &statements, bell.clone(), &bound));
-        let claims = [(); CLAIM_LANES]
-            .map(|()| Batcher::new(Claims::new(&access, deadline, &statements, settles.clone(), bell.clone(), &bound)));
-        let leases = Batcher::new(Leases::new(&access, deadline, &statements, settles.clone(), &bound));
-        let waiting = Batcher::new(Waiting::new(&access, deadline, &statements));
-        let ear = Ear::new(access.clone(), statements.channel.clone());
-        let purge = Purge::new(access.clone(), &statements, purge_every);
-        let enlistment = Enlistment::new(Dialect::Postgres, statements.complete.clone());
-        let enlistment = if access.pooled { enlistment.unprepared() } else { enlistment };
-        let purge = Arc::new(purge);
-        let shared =
-            Shared { access, statements, enlistment, claims, settles, purge, leases, bound, waiting, bell, ear };
+    pub(super) fn from_parts(connector: Connector, statements: Statements, purge_every: Option<Duration>) -> Self {
+        let scan_start = Arc::new(ScanStart::new());
+        let promoter = Promoter::new(&statements, scan_start.clone());
+        let notifier = Notifier::new(&connector, &statements);
+        let listener = Listener::new(connector.clone(), statements.text("channel"));
+        let settlements = Batcher::new(SettleBatch::new(&connector, &statements, &scan_start, &promoter, &notifier));
+        let claims = [(); CLAIM_CONNECTIONS]
+            .map(|()| ClaimBatch::new(&connector, &statements, &settlements, &promoter, &notifier))
+            .map(Batcher::new);
+        let leases = LeaseBatch::new(&connector, &statements, &settlements, &scan_start, &promoter);
+        let backlog = BacklogBatch::new(&connector, &statements);
+        let enlistment = Enlistment::new(Dialect::Postgres, statements.complete());
+        let shared = Shared {
+            enlistment: if connector.pooled { enlistment.unprepared() } else { enlistment },
+            schema: Schema::new(&statements),
+            purge: Arc::new(Purge::new(connector.clone(), &statements, purge_every)),
+            claims,
+            settlements,
+            leases: Batcher::new(leases),
+            backlog: Batcher::new(backlog),
+            promoter,
+            notifier,
+            listener,
+            connector,
+            statements,
+        };
         Self { shared: Arc::new(shared) }
     }
 
-    /// Claims an event, to run it at once or to keep its parcel for a worker.
-    pub(super) async fn bid(
+    /// Claims an event, to run it at once or to enqueue it with its request.
+    async fn claim_or_enqueue(
         &self,
-        request: &ClaimRequest<'_>,
-        parcel: Option<&StoredRequest>,
+        claim: &ClaimRequest<'_>,
+        request: Option<&StoredRequest>,
     ) -> Result<Claim, StoreError> {
-        self.shared.purge.nudge();
+        self.shared.purge.start_if_due();
         let mut pauses = PAUSES.into_iter();
         loop {
-            let same_body = match self.shared.claims_of(request.key).ask(Bid::new(request, parcel)).await? {
-                Bidden::Answered(claim) => return Ok(claim),
-                Bidden::Fresh { attempt, .. } => {
-                    return Ok(Claim::Fresh { attempt: parcel.is_none().then_some(attempt) });
+            let claims = self.shared.claims_of(claim.key);
+            let same_body = match claims.ask(ClaimItem::new(claim, request)).await? {
+                ClaimReply::Answered(claim) => return Ok(claim),
+                ClaimReply::Fresh { attempt, .. } => {
+                    return Ok(Claim::Fresh { attempt: request.is_none().then_some(attempt) });
                 }
-                Bidden::Contended { same_body } => same_body,
+                ClaimReply::Contended { same_body } => same_body,
             };
             let Some(pause) = pauses.next() else { return Ok(Claim::InFlight { same_body }) };
             tokio::time::sleep(pause).await;
         }
     }
 
-    /// Asks until the row is nobody else's, or for as long as is sensible: then `held`, which is for a row that somebody holds.
-    pub(super) async fn settle_row(
+    /// Settles a claim. While another transaction holds the row, the settlement is repeated, up to the last pause; then
+    /// the reply is `locked`.
+    async fn settle_row(
         &self,
-        question: impl Fn() -> Settle + Send,
-        held: impl FnOnce() -> Result<Hold, StoreError> + Send,
+        settlement: impl Fn() -> Settlement + Send,
+        locked: Result<Hold, StoreErrorKind>,
     ) -> Result<Hold, StoreError> {
         let mut pauses = PAUSES.into_iter();
         loop {
-            match self.shared.settles.ask(question()).await? {
-                Settled::Done(hold) | Settled::Freed { hold, .. } => return Ok(hold),
-                Settled::Contended => {}
+            match self.shared.settlements.ask(settlement()).await? {
+                SettleReply::Done(hold) | SettleReply::Freed { hold, .. } => return Ok(hold),
+                SettleReply::Contended => {}
             }
-            let Some(pause) = pauses.next() else { return held() };
+            let Some(pause) = pauses.next() else { return locked.map_err(StoreError::new) };
             tokio::time::sleep(pause).await;
         }
     }
 }
 
 impl Shared {
-    fn claims_of(&self, key: &EventKey) -> &Batcher<Claims> {
-        &self.claims[xxh3_64(key.as_str().as_bytes()) as usize % CLAIM_LANES]
+    fn claims_of(&self, key: &EventKey) -> &Batcher<ClaimBatch> {
+        &self.claims[xxh3_64(key.as_str().as_bytes()) as usize % CLAIM_CONNECTIONS]
     }
 }
 
 impl Store for PostgresStore {
     fn claim<'a>(&'a self, request: &'a ClaimRequest<'a>) -> StoreFuture<'a, Claim> {
-        Box::pin(async move { self.bid(request, None).await })
+        Box::pin(self.claim_or_enqueue(request, None))
     }
 
     fn renew<'a>(&'a self, claim: &'a ClaimRequest<'a>) -> StoreFuture<'a, Hold> {
-        Box::pin(async move {
-            // Whoever holds the row keeps everybody else from taking the claim over.
-            self.settle_row(|| Settle::renew(claim), || Ok(Hold::Held)).await
-        })
+        // The transaction that holds the row keeps all other callers from taking the claim over.
+        Box::pin(self.settle_row(|| Settlement::renew(claim), Ok(Hold::Held)))
     }
 
     fn settle<'a>(&'a self, claim: &'a ClaimRequest<'a>, ending: Ending<'a>) -> StoreFuture<'a, Hold> {
-        Box::pin(async move {
-            let settle = || match ending {
-                Ending::Complete(completion) => Settle::complete(claim, &completion),
-                Ending::Release => Settle::release(claim.key, claim.token),
-                Ending::Retry { after, reason } => Settle::retry(claim, after, reason),
-                Ending::Bury { reason } => Settle::bury(claim, reason),
-            };
-            self.settle_row(settle, locked).await
-        })
+        Box::pin(self.settle_row(move || Settlement::end(claim, ending), Err(StoreErrorKind::Locked)))
     }
 
     fn enlistment(&self) -> Option<Enlistment> {
         Some(self.shared.enlistment.clone())
+    }
+}
+
+/// Events are rows of the same table, committed before they are acknowledged. See the [module](super) for how.
+///
+/// `counts` looks at every event that is still remembered, and the other verbs of operators at as many as their
+/// filter's key, state or page leaves: they are for people, not for a loop.
+impl Queue for PostgresStore {
+    fn enqueue<'a>(&'a self, claim: &'a ClaimRequest<'a>, request: &'a StoredRequest) -> StoreFuture<'a, Claim> {
+        Box::pin(self.claim_or_enqueue(claim, Some(request)))
+    }
+
+    fn peek<'a>(&'a self, claim: &'a ClaimRequest<'a>) -> StoreFuture<'a, Option<Claim>> {
+        Box::pin(async move {
+            match self.shared.backlog.ask(BacklogQuery::Peek(PeekItem::new(claim))).await? {
+                BacklogReply::Peeked(claim) => Ok(claim),
+                BacklogReply::Count(_) => Err(StoreError::corrupt("the reply to another query")),
+            }
+        })
+    }
+
+    fn lease<'a>(&'a self, request: &'a LeaseRequest<'a>) -> StoreFuture<'a, Vec<Leased>> {
+        Box::pin(async move {
+            if request.limit == 0 {
+                return Ok(Vec::new());
+            }
+            Ok(self.shared.leases.ask(OwnedLeaseRequest::new(request)).await?.take())
+        })
+    }
+
+    fn start<'a>(&'a self, claim: &'a ClaimRequest<'a>) -> StoreFuture<'a, Hold> {
+        Box::pin(self.settle_row(|| Settlement::start(claim), Err(StoreErrorKind::Locked)))
+    }
+
+    fn wake(&self) -> Pin<Box<dyn Future<Output = ()> + Send + '_>> {
+        self.shared.listener.listen(&self.shared.notifier);
+        Box::pin(self.shared.notifier.notified())
+    }
+
+    fn waiting(&self, up_to: u64) -> StoreFuture<'_, u64> {
+        Box::pin(async move {
+            match self.shared.backlog.ask(BacklogQuery::Count(up_to)).await? {
+                BacklogReply::Count(count) => Ok(count),
+                BacklogReply::Peeked(_) => Err(StoreError::corrupt("the reply to another query")),
+            }
+        })
+    }
+
+    fn list<'a>(&'a self, filter: &'a Filter, page: &'a Page) -> StoreFuture<'a, Vec<QueuedEvent>> {
+        let Shared { connector, statements, .. } = &*self.shared;
+        Box::pin(async move { Ok(operators::list(connector, statements, filter, page).await?) })
+    }
+
+    fn get<'a>(&'a self, key: &'a EventKey) -> StoreFuture<'a, Option<QueuedEvent>> {
+        let Shared { connector, statements, .. } = &*self.shared;
+        Box::pin(async move { Ok(operators::get(connector, statements, key).await?) })
+    }
+
+    fn change<'a>(&'a self, filter: &'a Filter, change: Change) -> StoreFuture<'a, Changed> {
+        let Shared { connector, statements, promoter, notifier, .. } = &*self.shared;
+        Box::pin(async move {
+            let ChangedRows { events, without_body, orders } =
+                operators::change(connector, statements, filter, change).await?;
+            if events > 0 {
+                promoter.promote_next_over_pool(connector, &orders).await;
+                notifier.notify();
+            }
+            Ok(Changed::new(events).without_body(without_body))
+        })
+    }
+
+    fn counts(&self) -> StoreFuture<'_, QueueCounts> {
+        let Shared { connector, statements, .. } = &*self.shared;
+        Box::pin(async move { Ok(operators::counts(connector, statements).await?) })
     }
 }
 
@@ -211,8 +291,4 @@ impl fmt::Debug for PostgresStore {
         let table = &self.shared.statements.table;
         f.debug_struct("PostgresStore").field("table", &format_args!("{table}")).finish_non_exhaustive()
     }
-}
-
-pub(super) fn locked() -> Result<Hold, StoreError> {
-    Err(StoreError::new(StoreErrorKind::Locked))
 }

@@ -1,4 +1,5 @@
-use std::fmt::Write as _;
+//! The name of the table, and how it gets into SQL.
+
 use std::str::FromStr;
 
 use crate::error::{ConfigError, ConfigErrorKind};
@@ -6,16 +7,16 @@ use crate::error::{ConfigError, ConfigErrorKind};
 /// The name that all SQL of this module is written with.
 const DEFAULT: &str = "webhook_events";
 
-/// What the sequence is called after the table. The indexes have names of the same kind.
+/// The suffix of the sequence's name. The indexes have names of the same kind.
 const SEQUENCE_SUFFIX: &str = "_arrivals";
 
-/// The longest that any of them has after the table's name.
+/// The longest suffix of all of them.
 const LONGEST_SUFFIX: usize = "_expires_at".len();
 
 /// Postgres cuts longer names off, and two of them would be one.
 const LONGEST_NAME: usize = 63;
 
-/// A table's name, taken apart into identifiers. It gets into SQL only quoted.
+/// A table's name, parsed into identifiers. It gets into SQL only quoted.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct TableName {
     schema: Option<String>,
@@ -23,7 +24,7 @@ pub(super) struct TableName {
 }
 
 impl TableName {
-    /// `sql`, which is about [`DEFAULT`], about this table.
+    /// Replaces the name [`DEFAULT`] in `sql`, and those that begin with it, by the names of this table.
     pub(super) fn render(&self, sql: &str) -> String {
         let mut parts = sql.split(DEFAULT);
         let mut rendered = parts.next().unwrap_or_default().to_owned();
@@ -31,30 +32,26 @@ impl TableName {
             let end = part.find(|c: char| !(c.is_ascii_alphanumeric() || c == '_')).unwrap_or(part.len());
             let (suffix, rest) = part.split_at(end);
             let name = self.named(suffix);
-            // A name in a text, for what is looked up when the statement runs.
+            // A name in a string literal is looked up when the statement runs.
             rendered.push_str(&if rendered.ends_with('\'') { name.replace('\'', "''") } else { name });
             rendered.push_str(rest);
         }
         rendered
     }
 
-    /// The name that `name`, which begins with [`DEFAULT`], has with this table, as the catalogue has it.
+    /// Returns the catalogue's name of an index of this table, by the name that it has with [`DEFAULT`].
     pub(super) fn relation(&self, name: &str) -> Option<String> {
         Some(format!("{}{}", self.table, name.strip_prefix(DEFAULT)?))
     }
 
-    /// The table's own name, or that of what belongs to it.
+    /// Returns the quoted name of the table with a suffix.
     fn named(&self, suffix: &str) -> String {
-        let mut name = String::new();
-        // An index is in its table's schema, and named without it.
-        if let Some(schema) = &self.schema
-            && (suffix.is_empty() || suffix == SEQUENCE_SUFFIX)
-        {
-            push_quoted(&mut name, schema);
-            name.push('.');
+        let name = quoted(&format!("{}{suffix}", self.table));
+        match &self.schema {
+            Some(schema) if suffix.is_empty() || suffix == SEQUENCE_SUFFIX => format!("{}.{name}", quoted(schema)),
+            // An index is in its table's schema, and is named without it.
+            _ => name,
         }
-        push_quoted(&mut name, &format!("{}{suffix}", self.table));
-        name
     }
 }
 
@@ -70,7 +67,7 @@ impl std::fmt::Display for TableName {
     }
 }
 
-/// `table` or `schema.table`, each as in SQL: folded to lower case, unless it is in double quotes.
+/// Parses `table` or `schema.table`, each as in SQL: folded to lower case, unless it is in double quotes.
 impl FromStr for TableName {
     type Err = ConfigError;
 
@@ -91,7 +88,7 @@ impl FromStr for TableName {
     }
 }
 
-/// The identifier that `text` begins with, and what is after it.
+/// Parses the identifier that `text` begins with, and returns the rest as well.
 fn identifier(text: &str) -> Result<(String, &str), &'static str> {
     let (name, rest) = match text.strip_prefix('"') {
         Some(quoted) => quoted_identifier(quoted)?,
@@ -130,15 +127,14 @@ fn quoted_identifier(text: &str) -> Result<(String, &str), &'static str> {
     }
 }
 
-fn push_quoted(sql: &mut String, identifier: &str) {
-    // Writing to a string cannot fail.
-    let _ = write!(sql, "\"{}\"", identifier.replace('"', "\"\""));
+pub(super) fn quoted(identifier: &str) -> String {
+    format!("\"{}\"", identifier.replace('"', "\"\""))
 }
 
 fn refused(name: &str, why: &str) -> ConfigError {
     let message = format!(
-        "{name:?} is not the name of a table: {why}; write table or schema.table, with anything but ASCII letters, digits and \
-         underscores in double quotes"
+        "{name:?} is not the name of a table: {why}; write table or schema.table, with anything but ASCII letters, \
+         digits and underscores in double quotes"
     );
     ConfigError::new(ConfigErrorKind::Name, message)
 }
@@ -167,7 +163,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_name_is_refused() {
+    fn invalid_names_are_refused() {
         let long = "x".repeat(53);
         for name in
             ["", ".", "a.", ".a", "a.b.c", "a b", "a;b", "a\"b", "\"a", "\"\"", "1a", "a-b", "é", "\"a\0\"", &long]
@@ -186,7 +182,7 @@ mod tests {
     }
 
     #[test]
-    fn names_in_texts_are_quoted_twice() {
+    fn names_in_string_literals_are_quoted_twice() {
         let table: TableName = r#"hooks."it's""#.parse().expect("a name");
         let sql = "SELECT nextval('webhook_events_arrivals'), 'webhook_events'::regclass FROM webhook_events";
         let expected = r#"SELECT nextval('"hooks"."it''s_arrivals"'), '"hooks"."it''s"'::regclass FROM "hooks"."it's""#;

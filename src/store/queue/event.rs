@@ -107,6 +107,12 @@ impl Filter {
         self
     }
 
+    /// Those of `states` that the filter selects.
+    #[cfg(any(feature = "postgres", feature = "redis", feature = "sqlite"))]
+    pub(crate) fn states(&self, states: &[EventState]) -> Vec<EventState> {
+        states.iter().copied().filter(|state| self.state.is_none_or(|wanted| wanted == *state)).collect()
+    }
+
     /// Whether the filter selects this event.
     #[must_use]
     pub fn matches(&self, event: &QueuedEvent) -> bool {

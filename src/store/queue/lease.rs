@@ -1,6 +1,8 @@
 //! The lease request of a worker, and the events that it gets.
 
 use std::collections::BTreeMap;
+#[cfg(any(feature = "postgres", feature = "sqlite"))]
+use std::sync::Arc;
 use std::time::Duration;
 
 use super::StoredRequest;
@@ -28,6 +30,12 @@ impl LeaseRequest<'_> {
     #[must_use]
     pub const fn new(limit: usize, lease: Duration) -> Self {
         Self { limit, lease, endpoints: &[], per_endpoint: None, per_type: None }
+    }
+
+    /// Whether events of every kind will do, and any number of each.
+    #[cfg(any(feature = "postgres", feature = "sqlite"))]
+    pub(crate) const fn is_of_any_kind(&self) -> bool {
+        self.endpoints.is_empty() && self.per_endpoint.is_none() && self.per_type.is_none()
     }
 }
 
@@ -68,6 +76,37 @@ impl KindLimits {
     #[must_use]
     pub fn of(&self, kind: &str) -> usize {
         self.left.get(kind).copied().unwrap_or(self.each)
+    }
+}
+
+/// A [`LeaseRequest`] that outlives its caller.
+#[cfg(any(feature = "postgres", feature = "sqlite"))]
+#[derive(Clone)]
+pub(crate) struct OwnedLeaseRequest {
+    limit: usize,
+    lease: Duration,
+    endpoints: Arc<[Box<str>]>,
+    per_endpoint: Option<Arc<KindLimits>>,
+    per_type: Option<Arc<KindLimits>>,
+}
+
+#[cfg(any(feature = "postgres", feature = "sqlite"))]
+impl OwnedLeaseRequest {
+    pub(crate) fn new(request: &LeaseRequest<'_>) -> Self {
+        Self {
+            limit: request.limit,
+            lease: request.lease,
+            endpoints: request.endpoints.into(),
+            per_endpoint: request.per_endpoint.cloned().map(Arc::new),
+            per_type: request.per_type.cloned().map(Arc::new),
+        }
+    }
+
+    pub(crate) fn borrowed(&self) -> LeaseRequest<'_> {
+        let mut request = LeaseRequest::new(self.limit, self.lease);
+        request.endpoints = &self.endpoints;
+        (request.per_endpoint, request.per_type) = (self.per_endpoint.as_deref(), self.per_type.as_deref());
+        request
     }
 }
 

@@ -30,6 +30,8 @@ mod stored_request;
 #[cfg(any(feature = "postgres", feature = "redis", feature = "sqlite"))]
 pub(crate) use self::event::log;
 pub(crate) use self::lease::LeaseBudget;
+#[cfg(any(feature = "postgres", feature = "sqlite"))]
+pub(crate) use self::lease::OwnedLeaseRequest;
 pub use self::{
     event::{EventState, FailedAttempt, Filter, LAPSED, Page, QueueCounts, QueuedEvent},
     lease::{KindLimits, LeaseRequest, Leased},

@@ -15,7 +15,7 @@ use super::inbox::{HeldEvent, Inbox, lease_milliseconds};
 use super::leased_rows::{self, LeasedRow, Row, UNREADABLE};
 use super::{record, scripts};
 use crate::store::ClaimToken;
-use crate::store::in_transit::{InTransit, PutBack};
+use crate::store::in_transit::{InTransit, Releaser};
 use crate::store::queue::{KindLimits, LAPSED, LeaseRequest, Leased};
 use crate::telemetry;
 
@@ -158,8 +158,8 @@ fn add_limits(arguments: &mut Vec<String>, limits: Option<&KindLimits>, name: im
     arguments.extend(limits.left.iter().flat_map(|(kind, left)| [name(kind), left.to_string()]));
 }
 
-impl PutBack for Arc<Inbox> {
-    fn put_back(&self, events: Vec<Leased>) {
+impl Releaser for Arc<Inbox> {
+    fn release(&self, events: Vec<Leased>) {
         let events = events.into_iter().map(|event| self.held(&event.key, event.token)).collect();
         self.release_later(Mode::Repeatable, events);
     }

@@ -127,11 +127,8 @@ async fn change_all<T: FromRedisValue>(
     // A requeued event may be dead again before the last page: those that arrive from now on are left alone.
     let (.., newest): Counted = run(client, &scripts::COUNTS).await?.read()?;
     let Some(newest) = newest else { return Ok(()) };
-    for state in states {
-        if filter.state.is_some_and(|wanted| wanted != *state) {
-            continue;
-        }
-        let filter = filter.clone().state(*state);
+    for state in filter.states(states) {
+        let filter = filter.clone().state(state);
         let mut page = Page::first(CHANGED);
         loop {
             let found = list(client, &filter, &page).await?;

@@ -8,6 +8,8 @@ use std::sync::OnceLock;
 
 use deadpool_redis::redis::{self, Cmd, ToRedisArgs};
 
+use crate::store::sections;
+
 pub(super) const SECTIONS: [&str; 4] = [
     include_str!("lua/claims.lua"),
     include_str!("lua/events.lua"),
@@ -123,11 +125,10 @@ fn append(name: &'static str, code: &mut String, appended: &mut Vec<&'static str
         return;
     }
     appended.push(name);
-    let mut sections = SECTIONS.iter().flat_map(|file| file.split("-- name: ").skip(1));
-    let section = sections.find_map(|section| section.strip_prefix(name)?.strip_prefix('\n')).expect("a section");
+    let section = sections::section(&SECTIONS, name);
     let needed = section.lines().next().and_then(|line| line.strip_prefix("-- needs: ")).unwrap_or_default();
     needed.split_terminator(", ").for_each(|needed| append(needed, code, appended));
-    for line in section.lines().filter(|line| !line.is_empty() && !line.trim_start().starts_with("--")) {
+    for line in sections::code(section) {
         code.push_str(line);
         code.push('\n');
     }

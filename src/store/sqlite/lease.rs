@@ -19,41 +19,12 @@ use crate::EventKey;
 use crate::clock::from_unix_millis;
 use crate::store::Ending;
 use crate::store::batcher::{Answers, BatchHandler, Batcher};
-use crate::store::in_transit::{InTransit, PutBack};
-use crate::store::queue::{KindLimits, LAPSED, LeaseRequest, Leased, Order, StoredRequest};
+use crate::store::in_transit::{InTransit, Releaser};
+use crate::store::queue::{LAPSED, LeaseRequest, Leased, Order, OwnedLeaseRequest, StoredRequest};
 use crate::telemetry;
 
 /// The summary of an event that this version cannot read.
 const UNREADABLE: &str = "the stored event is not one that this version wrote";
-
-/// A [`LeaseRequest`] that outlives its caller.
-#[derive(Clone)]
-pub(super) struct OwnedLeaseRequest {
-    limit: usize,
-    lease: Duration,
-    endpoints: Arc<[Box<str>]>,
-    per_endpoint: Option<Arc<KindLimits>>,
-    per_type: Option<Arc<KindLimits>>,
-}
-
-impl OwnedLeaseRequest {
-    pub(super) fn new(request: &LeaseRequest<'_>) -> Self {
-        Self {
-            limit: request.limit,
-            lease: request.lease,
-            endpoints: request.endpoints.into(),
-            per_endpoint: request.per_endpoint.cloned().map(Arc::new),
-            per_type: request.per_type.cloned().map(Arc::new),
-        }
-    }
-
-    fn borrowed(&self) -> LeaseRequest<'_> {
-        let mut request = LeaseRequest::new(self.limit, self.lease);
-        request.endpoints = &self.endpoints;
-        (request.per_endpoint, request.per_type) = (self.per_endpoint.as_deref(), self.per_type.as_deref());
-        request
-    }
-}
 
 /// Leases in a task of its own, so that a caller that leaves does not interrupt a transaction.
 pub(super) struct LeaseHandler {
@@ -113,8 +84,8 @@ pub(super) struct Releases {
     lease: Duration,
 }
 
-impl PutBack for Releases {
-    fn put_back(&self, events: Vec<Leased>) {
+impl Releaser for Releases {
+    fn release(&self, events: Vec<Leased>) {
         for event in events {
             let (operations, lease) = (self.operations.clone(), self.lease);
             tokio::spawn(async move {

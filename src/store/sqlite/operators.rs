@@ -4,12 +4,13 @@ use sqlx::sqlite::SqliteRow;
 use sqlx::{AssertSqlSafe, Row as _};
 
 use super::lease::stored_request;
-use super::record::{stored_state, unknown};
+use super::record::unknown;
 use super::statements::{Statement, Statements, statement};
 use super::time::{Now, millis};
 use crate::EventKey;
 use crate::clock::{from_unix_millis, unix_millis};
 use crate::store::queue::{Change, EventState, Filter, Page, QueueCounts, QueuedEvent, log};
+use crate::store::record::{State, event_state};
 
 /// How many events one statement changes.
 pub(super) const CHANGED_AT_ONCE: u64 = 1_000;
@@ -18,7 +19,7 @@ const DISCARDED: &str = "discarded by an operator";
 
 /// The condition for events in `state` that match a filter. An event that has expired matches none.
 fn condition(filter: &Filter, state: EventState) -> String {
-    let mut condition = format!("state = '{}' AND {{remembered}}", stored_state(state.into()));
+    let mut condition = format!("state = '{}' AND {{remembered}}", State::from(state).stored());
     for (is_set, text) in [
         (filter.key.is_some(), " AND key = ?2"),
         (filter.event_type.is_some(), " AND event_type = ?3"),
@@ -44,15 +45,10 @@ fn filtered(text: String, statements: &Statements, filter: &Filter, now: &Now) -
         .bind(statements.bodies.gone_by(now))
 }
 
-/// Returns those of `states` that match a filter.
-pub(super) fn states(filter: &Filter, states: &[EventState]) -> Vec<EventState> {
-    states.iter().copied().filter(|state| filter.state.is_none_or(|wanted| wanted == *state)).collect()
-}
-
 /// Lists a page of the events that match.
 pub(super) fn list(statements: &Statements, filter: &Filter, page: &Page, now: &Now) -> Statement {
     let of_state = |state| statements.matching("list_state", &condition(filter, state));
-    let lists: Vec<_> = states(filter, &EventState::ALL).into_iter().map(of_state).collect();
+    let lists: Vec<_> = filter.states(&EventState::ALL).into_iter().map(of_state).collect();
     let text = format!("{} ORDER BY arrival LIMIT ?9", lists.join(" UNION ALL "));
     filtered(text, statements, filter, now)
         .bind(page.after.map_or(-1, |after| i64::try_from(after).unwrap_or(i64::MAX)))
@@ -152,6 +148,5 @@ pub(super) fn read_whole(row: &SqliteRow, now: &Now) -> Result<Option<QueuedEven
 }
 
 fn state(row: &SqliteRow) -> Result<EventState, sqlx::Error> {
-    let text: &str = row.try_get("state")?;
-    EventState::ALL.into_iter().find(|state| stored_state((*state).into()) == text).ok_or_else(|| unknown("state"))
+    event_state(row.try_get("state")?).ok_or_else(|| unknown("state"))
 }

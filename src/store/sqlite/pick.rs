@@ -56,8 +56,7 @@ pub(super) async fn pick(
     request: &LeaseRequest<'_>,
     now: &Now,
 ) -> Result<Vec<i64>, Fault> {
-    let wants_any_kind = request.endpoints.is_empty() && request.per_endpoint.is_none() && request.per_type.is_none();
-    let looked_at = request.limit.saturating_add(if wants_any_kind { 0 } else { PASSED_OVER });
+    let looked_at = request.limit.saturating_add(if request.is_of_any_kind() { 0 } else { PASSED_OVER });
     let first = connection.fetch_all(due(&statements.due, looked_at, now)).await?;
     let are_all = first.len() < looked_at;
     let (mut budget, mut picked) = (LeaseBudget::new(request), Vec::new());

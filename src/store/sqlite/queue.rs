@@ -5,7 +5,6 @@ use sqlx::Row as _;
 use sqlx::sqlite::SqliteRow;
 
 use super::connection::Fault;
-use super::lease::OwnedLeaseRequest;
 use super::operation::Operation;
 use super::operators;
 use super::record::{self, Record};
@@ -13,7 +12,8 @@ use super::statements::statement;
 use super::store::SqliteStore;
 use crate::EventKey;
 use crate::store::queue::{
-    Change, Changed, EventState, Filter, LeaseRequest, Leased, Page, Queue, QueueCounts, QueuedEvent, StoredRequest,
+    Change, Changed, EventState, Filter, LeaseRequest, Leased, OwnedLeaseRequest, Page, Queue, QueueCounts,
+    QueuedEvent, StoredRequest,
 };
 use crate::store::record::Verb;
 use crate::store::{Claim, ClaimRequest, Hold, StoreError, StoreFuture};
@@ -112,7 +112,7 @@ impl Queue for SqliteStore {
 
     fn change<'a>(&'a self, filter: &'a Filter, change: Change) -> StoreFuture<'a, Changed> {
         Box::pin(async move {
-            let (statements, states) = (self.writer().statements(), operators::states(filter, change.states()));
+            let (statements, states) = (self.writer().statements(), filter.states(change.states()));
             let mut without_body = 0;
             if matches!(change, Change::Requeue { .. }) && states.contains(&EventState::Completed) {
                 let now = self.writer().times().now();

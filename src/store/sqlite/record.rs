@@ -22,19 +22,6 @@ const NEVER: i64 = i64::MAX;
 /// The due time of an event that became due in another boot: before everything that became due in this one.
 const BEFORE_THE_BOOT: i64 = -1;
 
-const STATES: [State; 5] = [State::Waiting, State::Running, State::Completed, State::Failed, State::Released];
-
-/// The state as it is stored.
-pub(super) const fn stored_state(state: State) -> &'static str {
-    match state {
-        State::Waiting => "accepted",
-        State::Running => "running",
-        State::Completed => "completed",
-        State::Failed => "failed",
-        State::Released => "released",
-    }
-}
-
 /// A row, but for its key.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Record {
@@ -103,7 +90,7 @@ impl Record {
             }),
         };
         Ok(Self {
-            state: STATES.into_iter().find(|known| stored_state(*known) == state).ok_or_else(|| unknown("state"))?,
+            state: State::ALL.into_iter().find(|known| known.stored() == state).ok_or_else(|| unknown("state"))?,
             token: token(row)?,
             lease_until: row.try_get::<Option<i64>, _>("lease_until")?.filter(|_| same_boot),
             received_at: row.try_get("received_at")?,

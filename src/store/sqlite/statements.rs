@@ -13,6 +13,7 @@ use super::time::{BodyRetention, Now};
 use crate::EventKey;
 use crate::store::batcher::LARGEST_BATCH;
 use crate::store::queue::StoredRequest;
+use crate::store::sections;
 
 /// Completes a claim inside a handler's own transaction, in the default table, for drivers other than sqlx: the effect
 /// and the completion are committed together, or neither is.
@@ -82,7 +83,7 @@ impl Statements {
             })
         };
         Self {
-            schema: fill(SCHEMA, table, &[]).into(),
+            schema: for_table(SCHEMA, table).into(),
             complete: complete(table, bodies).into(),
             reads: SIZES.map(|size| section("read", table, bodies, &[("rows", &parameters(size))]).into()),
             writes: sized("write", COLUMNS),
@@ -170,7 +171,7 @@ fn bind(statement: Statement, key: &Arc<str>, record: &Record, boot: &Arc<str>) 
     statement
         .bind(key.clone())
         .bind(record.event_type.clone())
-        .bind(super::record::stored_state(record.state))
+        .bind(record.state.stored())
         .bind(record.token.as_bytes().to_vec())
         .bind(boot.clone())
         .bind(record.lease_until)
@@ -226,29 +227,17 @@ fn section(name: &str, table: &Table, bodies: BodyRetention, values: &[(&str, &s
         false => ("false", ""),
     };
     let common = [("completion_drops_body", completion_drops_body), ("drop_body", drop_body)];
-    fill(&raw_section(name), table, &[values, &common].concat())
+    for_table(&sections::sql(&[SECTIONS], name, &[values, &common].concat()), table)
 }
 
-fn raw_section(name: &str) -> String {
-    let mut sections = SECTIONS.split("-- name: ").filter_map(|section| section.split_once('\n'));
-    let (_, text) = sections.find(|(found, _)| *found == name).expect("a section of statements.sql");
-    let lines: Vec<_> = text.lines().filter(|line| !line.starts_with("--")).map(str::trim).collect();
-    lines.join(" ").trim().to_owned()
-}
-
-/// Fills in the placeholders in braces, in one pass: a table may be named like a placeholder.
-fn fill(mut text: &str, table: &Table, values: &[(&str, &str)]) -> String {
-    let mut filled = String::new();
-    while let Some((before, rest)) = text.split_once('{') {
-        let (name, after) = rest.split_once('}').expect("a closing brace");
-        filled.push_str(before);
-        let value = values.iter().find(|(key, _)| *key == name).map(|(_, value)| *value);
-        match (name.strip_prefix("table"), value) {
-            (Some(suffix), _) => _ = write!(filled, "{}", table.suffixed(suffix)),
-            (None, Some(value)) => filled.push_str(&fill(value, table, values)),
-            (None, None) => filled.push_str(&fill(&raw_section(name), table, values)),
-        }
-        text = after;
+/// Fills in the names of the table, and of what belongs to it, in one pass: a table may be named like a placeholder.
+fn for_table(text: &str, table: &Table) -> String {
+    let mut parts = text.split("{table");
+    let mut named = parts.next().unwrap_or_default().to_owned();
+    for part in parts {
+        let (suffix, rest) = part.split_once('}').expect("a closing brace");
+        // Writing to a string cannot fail.
+        let _ = write!(named, "{}{rest}", table.suffixed(suffix));
     }
-    filled + text
+    named
 }

@@ -5,7 +5,7 @@ use sqlx::AssertSqlSafe;
 use tower_webhook::queue::{EventState, Filter, LeaseRequest, Page, Queue, StoredRequest};
 use tower_webhook::store::{Claim, ClaimRequest, ClaimToken, Completion, Fingerprint, Hold, PostgresStore, Store};
 
-use super::queue::{ACCEPTED, KEPT, accept, complete, lease, lease_one, parcel};
+use super::queue::{ACCEPTED, KEPT, accept, complete, lease, lease_one, stored_request};
 use crate::postgres::fixture::{Fixture, LEASE, WEEK, eventually, key, run_on, shared};
 use crate::support::logs::Logs;
 use crate::support::proxy::{Proxy, Weather};
@@ -18,18 +18,19 @@ const FRESH: Claim = Claim::Fresh { attempt: Some(1) };
 async fn acceptances_of_one_id_in_one_batch_have_one_winner_and_answers_of_their_own() {
     let fixture = Fixture::new().await;
     let key = key("evt_1");
-    let parcel = parcel(&key);
+    let stored_request = stored_request(&key);
     let claim = |token: u8, body| {
         let token = ClaimToken::from_bytes([token; 16]);
         ClaimRequest::new(&key, token, LEASE).fingerprint(Fingerprint::from_u64(body))
     };
     let claims = [claim(1, 1), claim(2, 1), claim(3, 2), claim(1, 1)];
-    let answers = join_all(claims.iter().map(|claim| fixture.store.enqueue(claim, &parcel))).await;
+    let answers = join_all(claims.iter().map(|claim| fixture.store.enqueue(claim, &stored_request))).await;
     let answers: Vec<_> = answers.into_iter().map(|answer| answer.expect("an answer")).collect();
     assert_eq!(answers, [KEPT, ACCEPTED, Claim::Accepted { same_body: false }, KEPT]);
     // The reply may have been lost, and somebody else asks in the same batch.
     let (theirs, mine) =
-        join(fixture.store.enqueue(&claims[1], &parcel), fixture.store.enqueue(&claims[0], &parcel)).await;
+        join(fixture.store.enqueue(&claims[1], &stored_request), fixture.store.enqueue(&claims[0], &stored_request))
+            .await;
     assert_eq!((theirs.expect("an answer"), mine.expect("an answer")), (ACCEPTED, KEPT));
     assert_eq!(lease(&fixture.store, 10).await.len(), 1);
 }
@@ -38,12 +39,12 @@ async fn acceptances_of_one_id_in_one_batch_have_one_winner_and_answers_of_their
 async fn claim_and_acceptance_in_one_batch_have_one_winner() {
     let fixture = Fixture::new().await;
     let (queued, inline) = (key("queued"), key("inline"));
-    let (parcel, by) = (parcel(&queued), |key| fixture.claim(key, ClaimToken::random()));
+    let (stored_request, by) = (stored_request(&queued), |key| fixture.claim(key, ClaimToken::random()));
     let (mine, theirs) = (by(&queued), by(&queued));
-    let (accepted, claimed) = join(fixture.store.enqueue(&mine, &parcel), fixture.store.claim(&theirs)).await;
+    let (accepted, claimed) = join(fixture.store.enqueue(&mine, &stored_request), fixture.store.claim(&theirs)).await;
     assert_eq!((accepted.expect("an answer"), claimed.expect("an answer")), (KEPT, ACCEPTED));
     let (mine, theirs) = (by(&inline), by(&inline));
-    let (claimed, accepted) = join(fixture.store.claim(&mine), fixture.store.enqueue(&theirs, &parcel)).await;
+    let (claimed, accepted) = join(fixture.store.claim(&mine), fixture.store.enqueue(&theirs, &stored_request)).await;
     let in_flight = Claim::InFlight { same_body: true };
     assert_eq!((claimed.expect("an answer"), accepted.expect("an answer")), (FRESH, in_flight));
     assert_eq!(fixture.store.claim(&by(&queued)).await.expect("an answer"), ACCEPTED);
@@ -206,7 +207,7 @@ async fn row_passes_between_inbox_and_inline_and_nothing_is_left_of_before() {
     assert_eq!(fixture.store.release(&key, claim.token).await.expect("an answer"), Hold::Held);
     assert_eq!(accept(&fixture.store, &key).await, KEPT, "given up inline, it is free to take");
     let leased = lease_one(&fixture.store).await;
-    assert_eq!((leased.attempt, &leased.request), (1, &parcel(&key)));
+    assert_eq!((leased.attempt, &leased.request), (1, &stored_request(&key)));
     let failed = Completion::failed("no such account", WEEK);
     assert_eq!(fixture.store.complete(&leased.claim(LEASE), &failed).await.expect("an answer"), Hold::Held);
     assert_eq!(fixture.count("SELECT count(*) FROM events WHERE state = 'failed' AND expires_at IS NULL").await, 1);

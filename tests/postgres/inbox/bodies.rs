@@ -6,7 +6,7 @@ use sqlx::AssertSqlSafe;
 use tower_webhook::queue::{EventState, Filter, Queue};
 use tower_webhook::store::{Claim, ClaimRequest, ClaimToken, Hold, PostgresStore, Store};
 
-use super::queue::{KEPT, accept, complete, lease_one, parcel};
+use super::queue::{KEPT, accept, complete, lease_one, stored_request};
 use crate::postgres::fixture::{Fixture, LEASE, WEEK, key, patient};
 
 const MINUTE: Duration = Duration::from_secs(60);
@@ -125,6 +125,6 @@ async fn columns_that_the_release_before_left_behind_do_no_harm() {
     .await;
     assert_eq!(store.purge().await.expect("purged"), 0);
     let kept = store.get(&key("a")).await.expect("an answer").expect("an event");
-    assert_eq!(kept.request, Some(parcel(&key("a"))));
-    assert_eq!(lease_one(&store).await.request, parcel(&key("a")));
+    assert_eq!(kept.request, Some(stored_request(&key("a"))));
+    assert_eq!(lease_one(&store).await.request, stored_request(&key("a")));
 }

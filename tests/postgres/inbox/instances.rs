@@ -120,16 +120,16 @@ async fn operators_do_not_wait_for_locked_rows() {
 
 /// A line of waiting events costs the others nothing, and moves on whatever ends its first one.
 #[tokio::test]
-async fn events_that_are_held_up_are_not_looked_at_until_their_turn() {
+async fn events_behind_others_are_not_looked_at_until_their_turn() {
     let fixture = Fixture::new().await;
     for id in ["a", "b", "c", "d", "e"] {
         accept_ordered(&fixture.store, &key(id), Order::of("order")).await;
     }
-    let held_up = "SELECT count(*) FROM events WHERE due_at = 'infinity'";
-    assert_eq!(fixture.count(held_up).await, 4);
+    let behind = "SELECT count(*) FROM events WHERE due_at = 'infinity'";
+    assert_eq!(fixture.count(behind).await, 4);
     let first = lease_one(&fixture.store).await;
     complete(&fixture.store, &first).await;
-    assert_eq!(fixture.count(held_up).await, 3);
+    assert_eq!(fixture.count(behind).await, 3);
     let second = lease_one(&fixture.store).await;
     assert_eq!(fixture.store.bury(&second.claim(LEASE), "hopeless").await.expect("buried"), Hold::Held);
     assert_eq!(fixture.store.discard(&Filter::one(key("c")), WEEK).await.expect("discarded"), 1);
@@ -141,7 +141,7 @@ async fn events_that_are_held_up_are_not_looked_at_until_their_turn() {
     sqlx::query(sqlx::AssertSqlSafe(completed)).execute(&fixture.pool).await.expect("completed");
     assert_eq!(fixture.store.release(&fourth.key, fourth.token).await.expect("an answer"), Hold::Lost);
     assert_eq!(lease_one(&fixture.store).await.key, key("e"));
-    assert_eq!(fixture.count(held_up).await, 0);
+    assert_eq!(fixture.count(behind).await, 0);
 }
 
 /// Whoever was to let them go on has crashed.

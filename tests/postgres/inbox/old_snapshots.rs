@@ -68,7 +68,7 @@ async fn event_that_is_put_back_to_its_old_place_is_leased_again() {
     assert_eq!((&again.key, again.attempt), (&old.key, 1), "at once, by the store that put it back");
     assert_eq!(fixture.store.release(&again.key, again.token).await.expect("an answer"), Hold::Held);
     eventually("another store finds it, too", async || !lease(&other, 64).await.is_empty()).await;
-    // One that was held up has been due since it came, too.
+    // An event that was behind another one has been due since it arrived, too.
     let order = tower_webhook::queue::Order::of("order");
     for id in ["first", "second"] {
         super::queue::accept_ordered(&fixture.store, &key(id), order.clone()).await;

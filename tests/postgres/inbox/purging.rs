@@ -33,7 +33,7 @@ async fn purge_leaves_dead_letters_and_what_is_to_be_run() {
     assert_eq!(left, ["dead", "running", "waiting"]);
     let dead = fixture.store.get(&key("dead")).await.expect("an answer").expect("the dead letter");
     assert_eq!((dead.state, dead.failures.len()), (EventState::Dead, 1));
-    assert!(dead.request.is_some_and(|parcel| !parcel.body.is_empty()));
+    assert!(dead.request.is_some_and(|stored_request| !stored_request.body.is_empty()));
 }
 
 #[tokio::test]

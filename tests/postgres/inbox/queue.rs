@@ -11,13 +11,13 @@ use crate::postgres::fixture::{LEASE, WEEK};
 pub(crate) const ACCEPTED: Claim = Claim::Accepted { same_body: true };
 pub(crate) const KEPT: Claim = Claim::Fresh { attempt: None };
 
-pub(crate) fn parcel(key: &EventKey) -> StoredRequest {
+pub(crate) fn stored_request(key: &EventKey) -> StoredRequest {
     let received_at = SystemTime::UNIX_EPOCH + Duration::from_millis(1_700_000_000_123);
     StoredRequest::new("POST /webhooks", format!("the body of {}", key.id()), received_at)
 }
 
 pub(crate) async fn try_accept(store: &PostgresStore, key: &EventKey) -> Result<Claim, StoreError> {
-    store.enqueue(&ClaimRequest::new(key, ClaimToken::random(), LEASE), &parcel(key)).await
+    store.enqueue(&ClaimRequest::new(key, ClaimToken::random(), LEASE), &stored_request(key)).await
 }
 
 pub(crate) async fn accept(store: &PostgresStore, key: &EventKey) -> Claim {
@@ -26,7 +26,7 @@ pub(crate) async fn accept(store: &PostgresStore, key: &EventKey) -> Claim {
 
 pub(crate) async fn accept_ordered(store: &PostgresStore, key: &EventKey, order: Order) {
     let request = ClaimRequest::new(key, ClaimToken::random(), LEASE);
-    assert_eq!(store.enqueue(&request, &parcel(key).ordered(order)).await.expect("an answer"), KEPT);
+    assert_eq!(store.enqueue(&request, &stored_request(key).ordered(order)).await.expect("an answer"), KEPT);
 }
 
 pub(crate) async fn lease(store: &PostgresStore, limit: usize) -> Vec<Leased> {

@@ -1,28 +1,30 @@
 CREATE TABLE IF NOT EXISTS webhook_events (
     key          text COLLATE "C" PRIMARY KEY,
     event_type   text,
-    -- running, completed, failed or released; of an inbox, accepted while it waits, and failed is a dead letter;
-    -- applied is no event, but the highest sequence that was completed of an order whose events are deleted
+    -- running, completed, failed or released; in a queue, accepted is a waiting event, and failed a dead letter;
+    -- an applied row is no event: it keeps the highest completed sequence of an order whose events are deleted
     state        text NOT NULL,
-    -- 16 bytes: who holds the claim, or completed it; none, if an operator discarded the event
+    -- 16 bytes: who holds the claim, or completed it; empty, if an operator discarded the event
     token        bytea NOT NULL,
-    -- when the lease ends; while it waits in an inbox, since when it has been waiting
+    -- when the lease ends; of a waiting event, since when it has been waiting
     lease_until  timestamptz NOT NULL,
-    -- when it was first claimed; of an inbox, when the delivery was received, on the receiver's clock and in milliseconds
+    -- when the event was first claimed; in a queue, when the delivery was received, on the receiver's clock and in
+    -- milliseconds
     received_at  timestamptz NOT NULL,
     processed_at timestamptz,
     attempts     integer NOT NULL,
     summary      text,
     fingerprint  bigint NOT NULL,
-    -- when the row may be deleted; never, while it is running or a dead letter
+    -- when the row may be deleted; NULL while it is waiting, running or a dead letter
     expires_at   timestamptz,
-    -- All of the following is there for events of an inbox only. The number in the order of arrival, which tells them from others:
+    -- All columns below are NULL for events that are run inline.
+    -- the number in the order of arrival
     arrival      bigint,
     endpoint     text,
-    -- from when a worker may lease it: while it waits, when it is due, and infinity if it is held up behind another event of its
-    -- order; while it runs, when its lease ends; then never
+    -- from when on a worker may lease the event: while it waits, when it is due, or infinity behind another event of
+    -- its order; while it runs, when its lease ends; NULL once it has ended
     due_at       timestamptz,
-    -- when it was last leased
+    -- when the event was last leased
     started_at   timestamptz,
     head         bytea,
     body         bytea,
@@ -40,19 +42,20 @@ CREATE INDEX IF NOT EXISTS webhook_events_dead ON webhook_events (arrival)
 CREATE INDEX IF NOT EXISTS webhook_events_line ON webhook_events (order_key, arrival)
     WHERE order_key IS NOT NULL AND due_at IS NOT NULL;
 CREATE INDEX IF NOT EXISTS webhook_events_held_up ON webhook_events (order_key) WHERE due_at = 'infinity';
--- Of one order, one at a time: whatever workers do.
+-- One event of an order runs at a time, whatever the workers do.
 CREATE UNIQUE INDEX IF NOT EXISTS webhook_events_first ON webhook_events (order_key)
     WHERE order_key IS NOT NULL AND state = 'running';
 CREATE INDEX IF NOT EXISTS webhook_events_applied ON webhook_events (order_key, sequence)
     WHERE sequence IS NOT NULL AND state IN ('completed', 'applied');
--- Version 2, for events of an inbox. While an event runs, when it was due before it was leased: released, it is due since then.
+-- Version 2, for queued events.
+-- While an event runs, when it was due before it was leased. A release makes it due since then.
 ALTER TABLE webhook_events ADD COLUMN IF NOT EXISTS was_due_at timestamptz;
--- the arrival under which a handler was started in the last attempt that is permitted: requeued, the event has another one
+-- The arrival under which a handler was started in the last permitted attempt. A requeued event has another arrival.
 ALTER TABLE webhook_events ADD COLUMN IF NOT EXISTS started_as bigint;
--- until when head and body of a completed event are kept: as long as the row, if it is not said
+-- Until when head and body of a completed event are kept. NULL keeps them as long as the row.
 ALTER TABLE webhook_events ADD COLUMN IF NOT EXISTS body_until timestamptz;
 CREATE INDEX IF NOT EXISTS webhook_events_bodies ON webhook_events (body_until) WHERE body_until IS NOT NULL;
--- By endpoint and type, as hashes: a row of an index holds no more than a few thousand bytes, and types are of any length.
+-- Hashes of endpoint and type: a row of an index holds no more than a few thousand bytes, and types are of any length.
 CREATE INDEX IF NOT EXISTS webhook_events_kinds ON webhook_events
     (hashtextextended(endpoint, 0), hashtextextended(coalesce('=' || event_type, ''), 0), due_at, arrival)
     WHERE due_at < 'infinity';

@@ -1,0 +1,215 @@
+//! The settlements of a batch, and the statements that make them.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use sqlx::Row as _;
+use sqlx::postgres::PgRow;
+
+use super::connection::{BatchStatement, LateStatement};
+use super::statements::{Statement, statement};
+use super::values::{delay_milliseconds, index, milliseconds, without_nul};
+use crate::EventKey;
+use crate::store::queue::log;
+use crate::store::{ClaimRequest, ClaimToken, Completion, Ending, Hold};
+
+/// How long a released event is remembered, so that its attempts go on being counted.
+const RELEASED_FOR: Duration = Duration::from_secs(24 * 3600);
+
+/// One renewal, start, completion, release, retry or burial of a batch.
+pub(super) struct Settlement {
+    /// A text: an event that cannot be read may have a key that this store never wrote.
+    pub(super) key: Box<str>,
+    token: ClaimToken,
+    becomes: Becomes,
+    /// The lease, the retention or the delay.
+    span_ms: i64,
+    summary: Option<Box<str>>,
+    /// The line that is added to the log of failed attempts, if the event is queued.
+    failure: Option<String>,
+    /// The end of the lease, if only one of several claims under the token is meant.
+    fence: Option<i64>,
+}
+
+#[derive(Clone, Debug)]
+pub(super) enum SettleReply {
+    Done(Hold),
+    /// A queued event may be due now: this one, or the next one of the order that it has left.
+    Freed {
+        hold: Hold,
+        order_left: Option<Box<str>>,
+        /// When this event became due, in microseconds since 1970, if it was released.
+        due: Option<i64>,
+    },
+    /// The token holds the claim, and another transaction holds the row. The settlement is to be repeated.
+    Contended,
+}
+
+/// The state that a claim is brought to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Becomes {
+    Running,
+    Completed,
+    Failed,
+    Released,
+    // Only queued events become one of the following.
+    Started,
+    Retried,
+    Dead,
+}
+
+impl Becomes {
+    fn as_str(self) -> &'static str {
+        match self {
+            Self::Running => "running",
+            Self::Completed => "completed",
+            Self::Failed => "failed",
+            Self::Released => "released",
+            Self::Started => "started",
+            Self::Retried => "retried",
+            Self::Dead => "dead",
+        }
+    }
+
+    fn is_for_queued_events(self) -> bool {
+        matches!(self, Self::Started | Self::Retried | Self::Dead)
+    }
+
+    /// Whether a row in this state was settled so before, and the reply was lost.
+    fn is_done(self, state: &str) -> bool {
+        match self {
+            Self::Running | Self::Started => false,
+            Self::Completed | Self::Failed => matches!(state, "completed" | "failed"),
+            Self::Released => matches!(state, "released" | "accepted"),
+            Self::Retried => state == "accepted",
+            Self::Dead => state == "failed",
+        }
+    }
+}
+
+impl Settlement {
+    pub(super) fn renew(claim: &ClaimRequest<'_>) -> Self {
+        Self::new(claim.key.as_str(), claim.token, Becomes::Running, claim.lease)
+    }
+
+    pub(super) fn start(claim: &ClaimRequest<'_>) -> Self {
+        Self::new(claim.key.as_str(), claim.token, Becomes::Started, claim.lease)
+    }
+
+    pub(super) fn end(claim: &ClaimRequest<'_>, ending: Ending<'_>) -> Self {
+        match ending {
+            Ending::Complete(completion) => Self::complete(claim, &completion),
+            Ending::Release => Self::release(claim.key, claim.token),
+            Ending::Retry { after, reason } => Self::retry(claim, after, reason),
+            Ending::Bury { reason } => Self::bury(claim.key.as_str(), claim.token, reason),
+        }
+    }
+
+    pub(super) fn release(key: &EventKey, token: ClaimToken) -> Self {
+        Self::new(key.as_str(), token, Becomes::Released, RELEASED_FOR)
+    }
+
+    /// Releases the claim whose lease ends at the fence, and no later one under the same token.
+    pub(super) fn release_fenced(key: &EventKey, token: ClaimToken, fence: i64) -> Self {
+        Self { fence: Some(fence), ..Self::release(key, token) }
+    }
+
+    /// Buries an event, also one whose row cannot be read.
+    pub(super) fn bury(key: &str, token: ClaimToken, reason: &str) -> Self {
+        let dead = Self::new(key, token, Becomes::Dead, Duration::ZERO);
+        Self { summary: Some(without_nul(reason)), failure: Some(log::escaped(reason)), ..dead }
+    }
+
+    fn complete(claim: &ClaimRequest<'_>, completion: &Completion<'_>) -> Self {
+        let becomes = if completion.failed { Becomes::Failed } else { Becomes::Completed };
+        let summary = Some(without_nul(completion.summary));
+        let failure = completion.failed.then(|| log::escaped(completion.summary));
+        Self { summary, failure, ..Self::new(claim.key.as_str(), claim.token, becomes, completion.retention) }
+    }
+
+    fn retry(claim: &ClaimRequest<'_>, after: Duration, reason: &str) -> Self {
+        let retried = Self::new(claim.key.as_str(), claim.token, Becomes::Retried, after);
+        Self { span_ms: delay_milliseconds(after), failure: Some(log::escaped(reason)), ..retried }
+    }
+
+    fn new(key: &str, token: ClaimToken, becomes: Becomes, span: Duration) -> Self {
+        Self { key: key.into(), token, becomes, span_ms: milliseconds(span), summary: None, failure: None, fence: None }
+    }
+
+    /// Returns the reply for a row in this state that was not settled.
+    fn reply_unsettled(&self, is_own: bool, state: &str, is_queued: bool) -> SettleReply {
+        match state {
+            _ if self.becomes.is_for_queued_events() && !is_queued => SettleReply::Done(Hold::Lost),
+            "running" if is_own && self.fence.is_none() => SettleReply::Contended,
+            _ if is_own && self.becomes.is_done(state) => SettleReply::Done(Hold::Held),
+            _ => SettleReply::Done(Hold::Lost),
+        }
+    }
+}
+
+/// Settles claims. A claim that is not settled is contended, until [`WhyUnsettled`] tells more.
+pub(super) struct SettleStatement(pub(super) Arc<str>);
+
+impl BatchStatement for SettleStatement {
+    type Item = Settlement;
+    type Outcome = SettleReply;
+
+    const MISSING: SettleReply = SettleReply::Contended;
+
+    fn query(&self, items: &[&Settlement]) -> Statement {
+        keys_and_tokens(&self.0, items)
+            .bind(items.iter().map(|item| item.becomes.as_str()).collect::<Vec<_>>())
+            .bind(items.iter().map(|item| item.span_ms).collect::<Vec<_>>())
+            .bind(items.iter().map(|item| item.summary.as_deref()).collect::<Vec<_>>())
+            .bind(items.iter().map(|item| item.failure.as_deref()).collect::<Vec<_>>())
+            .bind(items.iter().map(|item| item.fence).collect::<Vec<_>>())
+    }
+
+    fn read(&self, items: &[&Settlement], row: &PgRow) -> Result<(usize, SettleReply), sqlx::Error> {
+        let is_due = row.try_get::<Option<bool>, _>("is_due")? == Some(true);
+        let reply = done(Hold::Held, is_due, row.try_get("leaves")?, row.try_get("due")?);
+        Ok((index(row, items.len())?, reply))
+    }
+
+    fn on_late(&self, _: &[&Settlement], late: LateStatement) {
+        late.ignore();
+    }
+}
+
+/// Looks up why claims were not settled. A claim without a row is lost.
+pub(super) struct WhyUnsettled(pub(super) Arc<str>);
+
+impl BatchStatement for WhyUnsettled {
+    type Item = Settlement;
+    type Outcome = SettleReply;
+
+    const MISSING: SettleReply = SettleReply::Done(Hold::Lost);
+
+    fn query(&self, items: &[&Settlement]) -> Statement {
+        keys_and_tokens(&self.0, items)
+    }
+
+    fn read(&self, items: &[&Settlement], row: &PgRow) -> Result<(usize, SettleReply), sqlx::Error> {
+        let index = index(row, items.len())?;
+        let (is_own, is_queued) = (row.try_get("own")?, row.try_get("queued")?);
+        let reply = match items[index].reply_unsettled(is_own, row.try_get("state")?, is_queued) {
+            // The handler's own transaction may have completed the event. Only this reply names the order that it left.
+            SettleReply::Done(hold) => done(hold, false, row.try_get("leaves")?, None),
+            reply => reply,
+        };
+        Ok((index, reply))
+    }
+}
+
+fn keys_and_tokens(sql: &Arc<str>, items: &[&Settlement]) -> Statement {
+    statement(sql)
+        .bind(items.iter().map(|item| &*item.key).collect::<Vec<_>>())
+        .bind(items.iter().map(|item| item.token.as_bytes().as_slice()).collect::<Vec<_>>())
+}
+
+fn done(hold: Hold, is_due: bool, order_left: Option<String>, due: Option<i64>) -> SettleReply {
+    match order_left.map(Into::into) {
+        None if !is_due => SettleReply::Done(hold),
+        order_left => SettleReply::Freed { hold, order_left, due },
+    }
+}

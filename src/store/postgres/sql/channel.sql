@@ -1,1 +1,0 @@
-SELECT 'tower_webhook_' || 'webhook_events'::regclass::oid

@@ -1,1 +1,0 @@
-SELECT pg_notify('tower_webhook_' || 'webhook_events'::regclass::oid, '')

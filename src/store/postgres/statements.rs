@@ -1,0 +1,111 @@
+//! The statements of one table: the sections of `sql/*.sql`.
+
+use std::sync::Arc;
+
+use sqlx::AssertSqlSafe;
+use sqlx::postgres::{PgArguments, Postgres};
+use sqlx::query::Query;
+
+use super::table::TableName;
+use crate::store::sections;
+
+/// Completes a claim inside a handler's own transaction, in the default table, `webhook_events`, for drivers other than
+/// sqlx. It changes one row. If it changes none, the token does not hold the claim: roll back.
+///
+/// Its parameters are those of an [`Enlistment`](crate::store::Enlistment): the key (`text`), the token (`bytea`), the
+/// summary (`text`, without NUL), the retention in milliseconds (`bigint`).
+pub const COMPLETE_SQL: &str = "UPDATE webhook_events
+   SET state = 'completed', processed_at = clock_timestamp(), summary = $3,
+       expires_at = clock_timestamp() + $4::bigint * interval '1 millisecond', due_at = NULL,
+       was_due_at = NULL,
+       head = CASE WHEN NULL::bigint /* kept */ = 0 THEN NULL ELSE head END,
+       body = CASE WHEN NULL::bigint /* kept */ = 0 THEN NULL ELSE body END,
+       body_until = CASE WHEN arrival IS NOT NULL AND NULL::bigint /* kept */ > 0
+                         THEN clock_timestamp() + NULL::bigint /* kept */ * interval '1 millisecond' END
+ WHERE key = $1 AND token = $2 AND state = 'running'
+";
+
+/// The place of the body retention in [`COMPLETE_SQL`], which has to be a statement as it is.
+const KEPT: &str = "NULL::bigint /* kept */";
+
+const FILES: [&str; 5] = [
+    include_str!("sql/claims.sql"),
+    include_str!("sql/queue.sql"),
+    include_str!("sql/lease.sql"),
+    include_str!("sql/operators.sql"),
+    include_str!("sql/server.sql"),
+];
+
+pub(super) type Statement = Query<'static, Postgres, PgArguments>;
+
+/// The texts for one table.
+#[derive(Clone)]
+pub(super) struct Statements {
+    pub(super) table: TableName,
+    /// How long bodies of completed events are kept, in milliseconds and in SQL.
+    body_retention: String,
+}
+
+/// A statement in two parts: a filter's condition belongs between them.
+pub(super) struct Filtered {
+    pub(super) before: String,
+    pub(super) after: String,
+}
+
+impl Statements {
+    /// With a `body_retention_ms` of `None`, bodies of completed events are kept as long as their records.
+    pub(super) fn new(table: TableName, body_retention_ms: Option<i64>) -> Self {
+        let body_retention = body_retention_ms.map_or("NULL::bigint".to_owned(), |ms| format!("{ms}::bigint"));
+        Self { table, body_retention }
+    }
+
+    /// The section of this name.
+    pub(super) fn text(&self, name: &str) -> Arc<str> {
+        self.table.render(&self.section(name, &[])).into()
+    }
+
+    /// The statement that leases the events of another section.
+    pub(super) fn lease(&self, due_events: &str) -> Arc<str> {
+        self.table.render(&self.section("lease", &[("due_events", due_events)])).into()
+    }
+
+    pub(super) fn purge(&self) -> Arc<str> {
+        self.table.render(&self.section("delete", &[("matching", "{expired}")])).into()
+    }
+
+    pub(super) fn complete(&self) -> Arc<str> {
+        self.table.render(&COMPLETE_SQL.replace(KEPT, &self.body_retention)).into()
+    }
+
+    /// The section of this name, around the condition of a filter.
+    pub(super) fn filtered(&self, name: &str) -> Filtered {
+        let text = self.section(name, &[]);
+        // Divided before it is rendered: a table may be named like the placeholder.
+        let (before, after) = text.split_once("{matching}").expect("a place for the condition");
+        Filtered { before: self.table.render(before), after: self.table.render(after) }
+    }
+
+    fn section(&self, name: &str, values: &[(&str, &str)]) -> String {
+        sections::sql(&FILES, name, &[values, &[("body_retention", &self.body_retention)]].concat())
+    }
+}
+
+pub(super) fn statement(text: &Arc<str>) -> Statement {
+    // Safe: only this module's texts and quoted table names.
+    sqlx::query(AssertSqlSafe(text.clone()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sections_have_no_placeholders_that_are_unknown() {
+        let statements = Statements::new(TableName::default(), None);
+        let headings = FILES.iter().flat_map(|file| file.split("-- name: ").skip(1));
+        for name in headings.filter_map(|section| section.lines().next()) {
+            let text = statements.section(name, &[("due_events", "{first_due}"), ("matching", "{expired}")]);
+            assert!(!text.replace("'{}'", "").contains('{'), "{name}: {text}");
+        }
+    }
+}

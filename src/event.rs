@@ -66,6 +66,12 @@ impl WebhookEvent {
 }
 
 impl<T> WebhookEvent<T> {
+    /// Whether a worker runs the event, and not the layer that received it. Only this crate makes such an event, so no
+    /// request from outside carries one.
+    pub(crate) fn is_stored(&self) -> bool {
+        matches!(self.facts.provenance, Provenance::Kept { .. })
+    }
+
     pub(crate) fn claim(&self) -> &ClaimState {
         &self.facts.claim
     }

@@ -1,5 +1,6 @@
 //! The head of a delivery: everything that is known before its body is read.
 
+use std::borrow::Cow;
 use std::fmt;
 use std::time::SystemTime;
 
@@ -24,6 +25,10 @@ impl<'a> Head<'a> {
     #[must_use]
     pub const fn new(parts: &'a Parts, now: SystemTime) -> Self {
         Self { parts, now }
+    }
+
+    pub(crate) const fn parts(&self) -> &'a Parts {
+        self.parts
     }
 
     /// The time at which the delivery was received, on the wall clock.
@@ -88,6 +93,22 @@ impl fmt::Debug for Head<'_> {
         let (method, path) = (self.method(), self.uri().path());
         f.debug_struct("Head").field("method", method).field("path", &path).finish_non_exhaustive()
     }
+}
+
+/// The bytes of a part of a URI, with its escapes undone. An escape that is none stays as it is.
+pub(crate) fn percent_decoded(text: &str) -> Cow<'_, [u8]> {
+    if !text.contains('%') {
+        return Cow::Borrowed(text.as_bytes());
+    }
+    let mut bytes = Vec::with_capacity(text.len());
+    let mut rest = text.as_bytes();
+    while let [first, after @ ..] = rest {
+        let escaped = after.get(..2).filter(|_| *first == b'%');
+        let byte = escaped.and_then(|digits| u8::from_str_radix(std::str::from_utf8(digits).ok()?, 16).ok());
+        bytes.push(byte.unwrap_or(*first));
+        rest = if byte.is_some() { &after[2..] } else { after };
+    }
+    Cow::Owned(bytes)
 }
 
 /// Parses the name of a header from a configuration.

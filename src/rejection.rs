@@ -23,6 +23,8 @@ pub struct Rejection {
     kind: RejectionKind,
     detail: Detail,
     seconds: u64,
+    /// The name that the request gives as its tenant's, if there is no such tenant.
+    tenant: Option<Box<str>>,
 }
 
 /// A hint for the operator, which never depends on the request.
@@ -37,13 +39,13 @@ impl Rejection {
     /// Creates a refusal without details.
     #[must_use]
     pub const fn new(kind: RejectionKind) -> Self {
-        Self { kind, detail: Detail::Fixed(""), seconds: 0 }
+        Self { kind, detail: Detail::Fixed(""), seconds: 0, tenant: None }
     }
 
     /// Creates a refusal with a hint for the operator, which must not depend on the request's contents.
     #[must_use]
     pub const fn with_detail(kind: RejectionKind, detail: &'static str) -> Self {
-        Self { kind, detail: Detail::Fixed(detail), seconds: 0 }
+        Self { kind, detail: Detail::Fixed(detail), seconds: 0, tenant: None }
     }
 
     /// Creates a refusal of a proof that cannot be read, for this reason.
@@ -59,16 +61,34 @@ impl Rejection {
         self
     }
 
+    /// Adds a hint, unless the refusal has one.
+    pub(crate) fn or_detail(mut self, detail: &'static str) -> Self {
+        if self.detail == Detail::Fixed("") {
+            self.detail = Detail::Fixed(detail);
+        }
+        self
+    }
+
+    /// Creates a refusal of a request that names a tenant which does not exist.
+    pub(crate) fn unknown_tenant(name: &str) -> Self {
+        Self { tenant: Some(name.into()), ..Self::new(RejectionKind::UnknownTenant) }
+    }
+
+    /// The tenant that the request names, if it was refused because there is no such tenant.
+    pub(crate) fn tenant(&self) -> Option<&str> {
+        self.tenant.as_deref()
+    }
+
     /// Creates a refusal of a timestamp that is this many seconds too old.
     #[must_use]
     pub const fn stale(seconds: u64) -> Self {
-        Self { kind: RejectionKind::Stale, detail: Detail::Fixed(""), seconds }
+        Self { kind: RejectionKind::Stale, detail: Detail::Fixed(""), seconds, tenant: None }
     }
 
     /// Creates a refusal of a timestamp that is this many seconds too far in the future.
     #[must_use]
     pub const fn early(seconds: u64) -> Self {
-        Self { kind: RejectionKind::Early, detail: Detail::Fixed(""), seconds }
+        Self { kind: RejectionKind::Early, detail: Detail::Fixed(""), seconds, tenant: None }
     }
 
     /// The kind of the refusal.
@@ -131,6 +151,21 @@ macro_rules! kinds {
                 match self { $(Self::$kind => StatusCode::$status,)* }
             }
 
+            /// Whether anyone can cause the refusal, without a valid signature.
+            pub(crate) const fn needs_no_signature(self) -> bool {
+                use RejectionKind as Kind;
+                match self {
+                    Kind::MissingSignature | Kind::MalformedSignature | Kind::RepeatedSignature => true,
+                    Kind::UnsupportedSignature | Kind::Stale | Kind::Early | Kind::SignatureMismatch => true,
+                    Kind::NoActiveSecret | Kind::UnknownTenant | Kind::HandshakeRefused => true,
+                    Kind::MethodNotAllowed | Kind::BodyTooLarge | Kind::BodyTooSlow | Kind::BodyIncomplete => true,
+                    Kind::UnsupportedEncoding | Kind::SecretsUnavailable => true,
+                    Kind::Replayed | Kind::MalformedBody | Kind::InvalidId | Kind::BodyChanged | Kind::Busy => false,
+                    Kind::TooManyWaiting | Kind::Backlogged | Kind::Draining | Kind::InFlight => false,
+                    Kind::FirstFailed | Kind::ClaimLost | Kind::StoreUnavailable => false,
+                }
+            }
+
             const fn explanation(self) -> &'static str {
                 match self { $(Self::$kind => $text,)* }
             }
@@ -153,8 +188,7 @@ kinds! {
     Early = "early", UNAUTHORIZED, "the timestamp is in the future";
     /// No signature matched under any active secret.
     SignatureMismatch = "signature_mismatch", UNAUTHORIZED,
-        "no signature matches any active secret: wrong secret, a public url that differs from the sender's, if the url is \
-        signed, or the body was altered on its way";
+        "no signature matches any active secret: the secret is another one, or the body was altered on its way";
     /// Every secret of this route has expired.
     NoActiveSecret = "no_active_secret", UNAUTHORIZED, "every secret has expired: install a new one";
     /// The request names no tenant, or one that the lookup does not know.

@@ -8,19 +8,42 @@ use crate::EventKey;
 /// The facts of a delivery that are reported beside its outcome.
 #[cfg_attr(not(feature = "tracing"), expect(dead_code))]
 pub(crate) struct Delivered<'a> {
-    pub(crate) key: Option<&'a EventKey>,
+    pub(crate) endpoint: Option<&'a str>,
+    pub(crate) scheme: Option<&'a str>,
+    pub(crate) tenant: Option<&'a str>,
+    /// Of a refused request.
+    pub(crate) path: Option<&'a str>,
+    pub(crate) id: Option<&'a str>,
     pub(crate) event_type: Option<&'a str>,
     pub(crate) secret_label: Option<&'a str>,
     pub(crate) attempt: Option<u32>,
+    /// The status of the handler's answer.
+    pub(crate) status: Option<u16>,
     pub(crate) reason: Option<&'a str>,
     /// The store knows the id with another body.
     pub(crate) body_changed: bool,
 }
 
-impl Delivered<'_> {
+impl<'a> Delivered<'a> {
     /// A delivery that ended before its event was known.
-    pub(crate) const UNKNOWN: Self =
-        Self { key: None, event_type: None, secret_label: None, attempt: None, reason: None, body_changed: false };
+    pub(crate) const UNKNOWN: Self = Self {
+        endpoint: None,
+        scheme: None,
+        tenant: None,
+        path: None,
+        id: None,
+        event_type: None,
+        secret_label: None,
+        attempt: None,
+        status: None,
+        reason: None,
+        body_changed: false,
+    };
+
+    /// A delivery of this event.
+    pub(crate) fn of(key: &'a EventKey) -> Self {
+        Self { endpoint: Some(key.endpoint()), tenant: key.tenant(), id: Some(key.id()), ..Self::UNKNOWN }
+    }
 }
 
 /// How a worker's attempt at an event ended.
@@ -64,7 +87,7 @@ mod traced {
     use crate::EventKey;
     use crate::error::with_causes;
     use crate::outcome::Outcome;
-    use crate::rejection::RejectionKind;
+    use crate::rejection::{Rejection, RejectionKind};
 
     macro_rules! tell {
         ($level:ident, $key:expr, $($rest:tt)+) => {
@@ -81,12 +104,15 @@ mod traced {
             tracing::event!(
                 target: "tower_webhook::audit", $level,
                 $($first)+,
-                endpoint = $about.key.map(EventKey::endpoint),
-                tenant = $about.key.and_then(EventKey::tenant),
-                id = $about.key.map(EventKey::id),
+                endpoint = $about.endpoint,
+                scheme = $about.scheme,
+                tenant = $about.tenant,
+                path = $about.path,
+                id = $about.id,
                 event_type = $about.event_type,
                 secret = $about.secret_label,
                 attempt = $about.attempt,
+                status = $about.status,
                 reason = $about.reason,
                 body_changed = $about.body_changed.then_some(true),
                 $message
@@ -94,7 +120,26 @@ mod traced {
         };
     }
 
-    /// The span of one delivery. It stays with the delivery when that is detached.
+    /// Whether anybody listens to what operators are told.
+    pub(crate) fn is_enabled() -> bool {
+        tracing::event_enabled!(target: "tower_webhook::audit", Level::ERROR)
+    }
+
+    /// The span in which a delivery began. It stays with the delivery when that is detached.
+    pub(crate) struct OuterSpan(tracing::Span);
+
+    impl OuterSpan {
+        pub(crate) fn current() -> Self {
+            Self(tracing::Span::current())
+        }
+
+        pub(crate) fn in_scope<T>(&self, run: impl FnOnce() -> T) -> T {
+            self.0.in_scope(run)
+        }
+    }
+
+    /// The span in which the handler of one delivery runs. The crate's own events have these fields themselves, and are
+    /// outside of it, or a line of the log would have them twice.
     pub(crate) struct DeliverySpan(tracing::Span);
 
     impl DeliverySpan {
@@ -130,13 +175,31 @@ mod traced {
             };
         }
         let store_is_down = rejection.is_some_and(|rejection| rejection.kind() == RejectionKind::StoreUnavailable);
+        let is_by_anyone = rejection.is_some_and(|rejection| rejection.kind().needs_no_signature());
+        let is_misread = rejection.is_some_and(|rejection| {
+            use RejectionKind as Kind;
+            matches!(rejection.kind(), Kind::MalformedBody | Kind::InvalidId | Kind::BodyChanged | Kind::Replayed)
+        });
         match outcome {
             Outcome::Failed | Outcome::Panicked | Outcome::CompletionPending => audit!(Level::ERROR),
             Outcome::Refused(_) if store_is_down => audit!(Level::ERROR),
+            // `refused` tells of these, as often as a log can bear.
+            Outcome::Refused(_) if is_by_anyone => audit!(Level::DEBUG),
+            Outcome::Refused(_) if is_misread => audit!(Level::WARN),
             Outcome::Released | Outcome::Cancelled => audit!(Level::WARN),
             Outcome::Duplicate if about.body_changed => audit!(Level::WARN),
             _ => audit!(Level::INFO),
         }
+    }
+
+    /// Tells of refusals that anyone can cause: `count` of them since the last time.
+    pub(crate) fn refused(rejection: &Rejection, about: &Delivered<'_>, count: u64) {
+        tracing::warn!(
+            target: "tower_webhook",
+            rejection = rejection.kind().as_str(), detail = %rejection, count,
+            endpoint = about.endpoint, scheme = about.scheme, tenant = about.tenant, path = about.path,
+            "deliveries are refused"
+        );
     }
 
     /// The one audit event of a worker's attempt.
@@ -163,6 +226,14 @@ mod traced {
 
     pub(crate) fn claim_lost(key: &EventKey) {
         tell!(warn, key, "the claim is no longer held: it could not be renewed, or another delivery took it over");
+    }
+
+    pub(crate) fn handler_blocked(key: &EventKey) {
+        tell!(
+            error,
+            key,
+            "the handler still runs long after its attempt's timeout: it blocks its thread, so it cannot be dropped"
+        );
     }
 
     pub(crate) fn settled_late(key: &EventKey) {
@@ -295,6 +366,14 @@ mod traced {
         tracing::warn!(target: "tower_webhook", tenant, error = with_causes(error), "a tenant's secrets could not be looked up");
     }
 
+    pub(crate) fn endpoint_name_shared(name: &str) {
+        tracing::warn!(
+            target: "tower_webhook", endpoint = name,
+            "two endpoints have the scheme's name, since no route names them: on one store, an id that both receive is \
+             taken for one event; name each of them with WebhookLayer::endpoint"
+        );
+    }
+
     pub(crate) fn retention_too_short(retention: Duration, window: Duration) {
         tracing::warn!(
             target: "tower_webhook", retention_s = retention.as_secs(), retry_window_s = window.as_secs(),
@@ -311,6 +390,23 @@ mod silent {
     use super::{AttemptOutcome, Delivered};
     use crate::EventKey;
     use crate::outcome::Outcome;
+    use crate::rejection::Rejection;
+
+    pub(crate) const fn is_enabled() -> bool {
+        false
+    }
+
+    pub(crate) struct OuterSpan;
+
+    impl OuterSpan {
+        pub(crate) fn current() -> Self {
+            Self
+        }
+
+        pub(crate) fn in_scope<T>(&self, run: impl FnOnce() -> T) -> T {
+            run()
+        }
+    }
 
     pub(crate) struct DeliverySpan;
 
@@ -325,10 +421,12 @@ mod silent {
     }
 
     pub(crate) fn delivered(_: &Outcome, _: &Delivered<'_>) {}
+    pub(crate) fn refused(_: &Rejection, _: &Delivered<'_>, _: u64) {}
     pub(crate) fn attempted(_: AttemptOutcome, _: &Delivered<'_>) {}
     pub(crate) fn lease_failed(_: &(dyn Error + 'static)) {}
     pub(crate) fn store_failed(_: &str, _: &EventKey, _: &(dyn Error + 'static)) {}
     pub(crate) fn claim_lost(_: &EventKey) {}
+    pub(crate) fn handler_blocked(_: &EventKey) {}
     pub(crate) fn settled_late(_: &EventKey) {}
     pub(crate) fn settlement_refused(_: &EventKey) {}
     pub(crate) fn settlement_given_up(_: &EventKey) {}
@@ -362,5 +460,6 @@ mod silent {
     #[cfg_attr(not(feature = "postgres"), expect(dead_code))]
     pub(crate) fn purge_failed(_: &(dyn Error + 'static)) {}
     pub(crate) fn lookup_failed(_: &str, _: &(dyn Error + 'static)) {}
+    pub(crate) fn endpoint_name_shared(_: &str) {}
     pub(crate) fn retention_too_short(_: Duration, _: Duration) {}
 }

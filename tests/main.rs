@@ -28,4 +28,5 @@ mod redis;
 mod schemes;
 #[cfg(feature = "sqlite")]
 mod sqlite;
+mod stacks;
 mod stores;

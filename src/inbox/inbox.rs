@@ -10,7 +10,7 @@ use tokio::time::Instant;
 
 use super::OrderSource;
 use super::kept::Kept;
-use super::stored_head::{self, StoredFacts};
+use super::stored_head::{self, StoredFacts, Targets};
 use crate::EventKey;
 use crate::error::{ConfigError, ConfigErrorKind, positive};
 use crate::head::{Head, HeaderPattern};
@@ -129,9 +129,11 @@ impl Inbox {
         facts: &StoredFacts,
         identifies: impl Fn(&HeaderName) -> bool,
     ) -> StoredRequest {
-        let target = self.kept.uri(&parts.uri);
+        let here = self.kept.uri(&parts.uri);
+        let original = original_uri(&parts.extensions).map(|uri| self.kept.uri(uri)).filter(|uri| *uri != here);
+        let targets = Targets { here, original };
         let keep = |name: &HeaderName| self.kept.keeps(name, identifies(name));
-        let head_text = stored_head::write(parts, &target, &keep, facts);
+        let head_text = stored_head::write(parts, &targets, &keep, facts);
         let request = StoredRequest::new(head_text, body.clone(), head.now());
         match self.order.as_ref().and_then(|source| source.order(key, head, body)) {
             Some(order) => request.ordered(order),
@@ -182,6 +184,17 @@ impl fmt::Debug for Inbox {
             .field("max_waiting_events", &self.backlog.as_ref().map(|backlog| backlog.limit))
             .finish_non_exhaustive()
     }
+}
+
+/// The URI that the sender requested, where axum has nested this router in another.
+#[cfg(feature = "axum")]
+fn original_uri(extensions: &http::Extensions) -> Option<&http::Uri> {
+    extensions.get::<axum::extract::OriginalUri>().map(|axum::extract::OriginalUri(uri)| uri)
+}
+
+#[cfg(not(feature = "axum"))]
+fn original_uri(_: &http::Extensions) -> Option<&http::Uri> {
+    None
 }
 
 /// Whether too many events wait. One delivery a second counts them, for all others.

@@ -6,7 +6,7 @@ use http::header::{AUTHORIZATION, COOKIE, PROXY_AUTHORIZATION, SET_COOKIE};
 use http::{HeaderName, Uri};
 
 use super::credentials::is_credential;
-use crate::head::HeaderPattern;
+use crate::head::{HeaderPattern, percent_decoded};
 use crate::scheme::Profile;
 
 /// Headers that are kept with every scheme: those that describe the body, the sender and the trace.
@@ -108,18 +108,9 @@ fn is_hop_by_hop(name: &HeaderName) -> bool {
 
 /// The name of a parameter as the handler reads it: an escape hides no credential.
 fn unescaped(name: &str) -> Cow<'_, str> {
-    let mut bytes = Vec::with_capacity(name.len());
-    let mut rest = name.as_bytes();
-    while let [first, after @ ..] = rest {
-        let escaped = after.get(..2).filter(|_| *first == b'%');
-        let byte = escaped.and_then(|digits| u8::from_str_radix(std::str::from_utf8(digits).ok()?, 16).ok());
-        bytes.push(byte.unwrap_or(*first));
-        rest = if byte.is_some() { &after[2..] } else { after };
-    }
-    if bytes == name.as_bytes() {
-        Cow::Borrowed(name)
-    } else {
-        Cow::Owned(String::from_utf8_lossy(&bytes).into_owned())
+    match percent_decoded(name) {
+        Cow::Borrowed(_) => Cow::Borrowed(name),
+        Cow::Owned(bytes) => Cow::Owned(String::from_utf8_lossy(&bytes).into_owned()),
     }
 }
 

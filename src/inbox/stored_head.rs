@@ -2,6 +2,9 @@
 //!
 //! Text, a line each: the method and the target, the facts of the verification, an empty line, the headers as HTTP/1
 //! writes them. A header's value has no line ends, so nothing needs to be escaped.
+//!
+//! If an outer router has stripped a prefix from the target, the original target is a header of the crate's own, which
+//! no delivery can have. A version of the crate that does not know this header leaves it among the others.
 
 use std::time::{Duration, SystemTime};
 
@@ -25,34 +28,56 @@ pub(crate) struct StoredFacts {
     pub(crate) retention: Duration,
 }
 
+/// The header that holds the original target.
+const ORIGINAL_TARGET: &str = "tower-webhook-original-target";
+
+/// The targets of a request, as they are stored.
+pub(crate) struct Targets {
+    /// The target that the layer saw.
+    pub(crate) here: String,
+    /// The target that the sender requested, if an outer router has stripped a prefix from it.
+    pub(crate) original: Option<String>,
+}
+
+/// A stored head, as a worker reads it.
+#[derive(Clone, Debug)]
+pub(crate) struct StoredHead {
+    pub(crate) parts: Parts,
+    pub(crate) original_uri: Option<Uri>,
+    pub(crate) facts: StoredFacts,
+}
+
 /// A head that this crate did not write.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Unreadable;
 
-pub(crate) fn write(parts: &Parts, target: &str, keep: &KeepHeader<'_>, facts: &StoredFacts) -> Bytes {
+pub(crate) fn write(parts: &Parts, targets: &Targets, keep: &KeepHeader<'_>, facts: &StoredFacts) -> Bytes {
     let mut head = BytesMut::with_capacity(512);
     let signed_at = facts.signed_at.map_or_else(|| "-".to_owned(), |time| unix_millis(time).to_string());
     let retention = facts.retention.as_millis();
     let lines = format!(
-        "{} {target}\n{signed_at} {retention} {} {} {} {}\n\n",
+        "{} {}\n{signed_at} {retention} {} {} {} {}\n\n",
         parts.method,
+        targets.here,
         u8::from(facts.id_authenticated),
         u8::from(facts.type_authenticated),
         u8::from(facts.deduplicated),
         facts.secret_label.replace(['\n', '\r'], " "),
     );
     head.put_slice(lines.as_bytes());
-    for (name, value) in parts.headers.iter().filter(|(name, _)| keep(name)) {
-        head.put_slice(name.as_str().as_bytes());
+    let original = targets.original.as_deref().map(|target| (ORIGINAL_TARGET, target.as_bytes()));
+    let headers = parts.headers.iter().filter(|(name, _)| *name != ORIGINAL_TARGET && keep(name));
+    for (name, value) in headers.map(|(name, value)| (name.as_str(), value.as_bytes())).chain(original) {
+        head.put_slice(name.as_bytes());
         head.put_slice(b": ");
-        head.put_slice(value.as_bytes());
+        head.put_slice(value);
         head.put_u8(b'\n');
     }
     head.freeze()
 }
 
-/// The head of the request as it was kept, and the facts.
-pub(crate) fn read(head: &[u8]) -> Result<(Parts, StoredFacts), Unreadable> {
+/// Reads the head of a request as it was stored.
+pub(crate) fn read(head: &[u8]) -> Result<StoredHead, Unreadable> {
     let mut lines = head.split(|byte| *byte == b'\n');
     let mut line = || lines.next().ok_or(Unreadable);
     let (method, target) = text(line()?)?.split_once(' ').ok_or(Unreadable)?;
@@ -62,10 +87,12 @@ pub(crate) fn read(head: &[u8]) -> Result<(Parts, StoredFacts), Unreadable> {
     if !line()?.is_empty() {
         return Err(Unreadable);
     }
-    let headers = lines.filter(|line| !line.is_empty()).map(header).collect::<Result<HeaderMap, _>>()?;
+    let mut headers = lines.filter(|line| !line.is_empty()).map(header).collect::<Result<HeaderMap, _>>()?;
+    let original_uri = headers.remove(ORIGINAL_TARGET);
+    let original_uri = original_uri.map(|value| Uri::try_from(value.as_bytes()).map_err(|_| Unreadable)).transpose()?;
     let (mut parts, ()) = Request::default().into_parts();
     (parts.method, parts.uri, parts.headers) = (method, target, headers);
-    Ok((parts, facts))
+    Ok(StoredHead { parts, original_uri, facts })
 }
 
 fn facts(line: &str) -> Option<StoredFacts> {
@@ -120,30 +147,45 @@ mod tests {
         request.body(()).expect("a request").into_parts().0
     }
 
-    fn target(parts: &Parts) -> String {
-        parts.uri.to_string()
+    fn targets(parts: &Parts) -> Targets {
+        Targets { here: parts.uri.to_string(), original: None }
     }
 
     #[test]
     fn requests_come_back_as_they_were() {
-        let (came, facts) = read(&write(&parts(), &target(&parts()), &|_| true, &some_facts())).expect("a head");
+        let StoredHead { parts: came, original_uri, facts } =
+            read(&write(&parts(), &targets(&parts()), &|_| true, &some_facts())).expect("a head");
         assert_eq!((came.method, came.uri, came.headers), (parts().method, parts().uri, parts().headers));
-        assert_eq!(facts, some_facts());
+        assert_eq!((original_uri, facts), (None, some_facts()));
         let unsigned = StoredFacts { signed_at: None, secret_label: "".into(), ..some_facts() };
-        assert_eq!(read(&write(&parts(), "/", &|_| false, &unsigned)).expect("a head").1, unsigned);
+        assert_eq!(read(&write(&parts(), &targets(&parts()), &|_| false, &unsigned)).expect("a head").facts, unsigned);
     }
 
     #[test]
     fn host_of_http_2_comes_back() {
         let (parts, ()) = Request::post("https://receiver.example/hook?a=b").body(()).expect("a request").into_parts();
-        let (came, _) = read(&write(&parts, &target(&parts), &|_| true, &some_facts())).expect("a head");
-        assert_eq!(came.uri, parts.uri);
+        let came = read(&write(&parts, &targets(&parts), &|_| true, &some_facts())).expect("a head");
+        assert_eq!(came.parts.uri, parts.uri);
+    }
+
+    #[test]
+    fn original_target_comes_back_and_no_sender_can_set_it() {
+        let original = Some("/api/webhooks?x=1".to_owned());
+        let mut parts = parts();
+        parts.headers.insert(ORIGINAL_TARGET, HeaderValue::from_static("/forged"));
+        let head = write(&parts, &Targets { here: "/webhooks?x=1".to_owned(), original }, &|_| true, &some_facts());
+        let came = read(&head).expect("a head");
+        assert_eq!(came.original_uri, Some(Uri::from_static("/api/webhooks?x=1")));
+        assert!(!came.parts.headers.contains_key(ORIGINAL_TARGET));
+        let came = read(&write(&parts, &targets(&parts), &|_| true, &some_facts())).expect("a head");
+        assert_eq!(came.original_uri, None);
     }
 
     #[test]
     fn only_what_is_to_be_kept_is_written() {
-        let head = write(&parts(), "/webhooks", &|name| name == "x-many", &some_facts());
-        let (came, _) = read(&head).expect("a head");
+        let targets = Targets { here: "/webhooks".to_owned(), original: None };
+        let head = write(&parts(), &targets, &|name| name == "x-many", &some_facts());
+        let StoredHead { parts: came, .. } = read(&head).expect("a head");
         assert_eq!(came.uri, "/webhooks");
         assert_eq!(came.headers.get_all("x-many").iter().count(), 2);
         assert_eq!(came.headers.len(), 2);

@@ -8,7 +8,7 @@ use std::task::{Context, Poll};
 use tokio::runtime::Handle;
 
 use super::claim_state::{ClaimState, Stage};
-use crate::telemetry::DeliverySpan;
+use crate::telemetry::OuterSpan;
 
 /// Runs a future in place, and in a task of its own from the moment at which it is dropped half-way.
 ///
@@ -20,15 +20,15 @@ pub(crate) struct DetachOnDrop<T: Send + 'static> {
     enabled: bool,
 }
 
-/// A boxed future that is polled inside its span, wherever that happens.
+/// A boxed future that stays in the span in which it began, wherever it is polled.
 struct InSpan<T> {
     future: Pin<Box<dyn Future<Output = T> + Send>>,
-    span: DeliverySpan,
+    span: OuterSpan,
 }
 
 impl<T: Send + 'static> DetachOnDrop<T> {
     pub(crate) fn new(future: Pin<Box<dyn Future<Output = T> + Send>>, claim: Arc<ClaimState>, enabled: bool) -> Self {
-        let span = DeliverySpan::new(&claim.key, claim.event_type.as_deref());
+        let span = OuterSpan::current();
         Self { running: Some(InSpan { future, span }), claim, enabled }
     }
 }

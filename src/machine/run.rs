@@ -17,11 +17,12 @@ use super::timing::{ask, either, unless, within};
 use super::verdict::{RetryReason, Verdict};
 use crate::rejection::RejectionKind;
 use crate::store::Hold;
-use crate::telemetry;
+use crate::telemetry::{self, DeliverySpan};
 
-const PANICKED: RetryReason = RetryReason::new("the handler panicked");
-const NOT_READY: RetryReason = RetryReason::before_the_call("the inner service refused to become ready");
-const PANICKED_NOT_READY: RetryReason = RetryReason::before_the_call("the inner service panicked before it was ready");
+pub(crate) const PANICKED: &str = "the handler panicked";
+pub(crate) const PANICKED_NOT_READY: &str = "the inner service panicked before it was ready";
+pub(crate) const NEVER_READY: &str = "the inner service refused to become ready";
+pub(crate) const SERVICE_FAILED: &str = "the inner service failed";
 
 /// The work that the machine runs once it holds the claim. The work keeps its own result: the machine does not need it.
 pub(crate) trait Work: Send {
@@ -64,14 +65,20 @@ pub(super) async fn run(cx: Context<'_>, since: Instant, work: &mut impl Work) -
                 is_ready.store(true, Ordering::Relaxed);
                 (Worked::Done, work.run().await)
             }
-            Some(Err(NotReady)) => (Worked::NotReady, Verdict::Release(Some(NOT_READY))),
+            Some(Err(NotReady)) => {
+                (Worked::NotReady, Verdict::Release(Some(RetryReason::before_the_call(NEVER_READY))))
+            }
             None => (Worked::Dropped(RejectionKind::Busy), Verdict::Release(None)),
         }
     });
+    let span = DeliverySpan::new(&cx.claim.key, cx.claim.event_type.as_deref());
     let caught = pin!(poll_fn(|cx| {
-        let polled = catch_unwind(AssertUnwindSafe(|| working.as_mut().poll(cx)));
+        let polled = catch_unwind(AssertUnwindSafe(|| span.in_scope(|| working.as_mut().poll(cx))));
         polled.unwrap_or_else(|_| {
-            let why = if is_ready.load(Ordering::Relaxed) { PANICKED } else { PANICKED_NOT_READY };
+            let why = match is_ready.load(Ordering::Relaxed) {
+                true => RetryReason::new(PANICKED),
+                false => RetryReason::before_the_call(PANICKED_NOT_READY),
+            };
             Poll::Ready((Worked::Panicked, Verdict::Release(Some(why))))
         })
     }));

@@ -3,6 +3,7 @@ use std::task::{Context, Poll};
 
 use bytes::Bytes;
 use http::header::{ALLOW, RETRY_AFTER};
+use http::request::Parts;
 use http::{Response, StatusCode};
 use http_body::{Body, Frame, SizeHint};
 use pin_project_lite::pin_project;
@@ -56,8 +57,8 @@ impl Config {
                 telemetry::delivered(&Outcome::Handshake, &Delivered::UNKNOWN);
                 Self::answer_handshake(answer)
             }
-            Some(Err(rejection)) => self.refuse_and_report(rejection),
-            None => self.refuse_and_report(RejectionKind::MethodNotAllowed.into()),
+            Some(Err(rejection)) => self.refuse_and_report(rejection, head.parts()),
+            None => self.refuse_and_report(RejectionKind::MethodNotAllowed.into(), head.parts()),
         }
     }
 
@@ -66,10 +67,9 @@ impl Config {
     }
 
     /// A refusal before the event was known, with its report to telemetry.
-    pub(super) fn refuse_and_report<B>(&self, rejection: Rejection) -> Response<AnswerBody<B>> {
-        let response = self.refuse(rejection.clone());
-        telemetry::delivered(&Outcome::Refused(rejection), &Delivered::UNKNOWN);
-        response
+    pub(super) fn refuse_and_report<B>(&self, rejection: Rejection, parts: &Parts) -> Response<AnswerBody<B>> {
+        self.report_refusal(&rejection, parts, None);
+        self.refuse(rejection)
     }
 
     pub(super) fn answer_duplicate<B>(&self, key: &EventKey) -> Response<AnswerBody<B>> {
@@ -162,6 +162,13 @@ impl<B> AnswerBody<B> {
 
     pub(super) fn own(bytes: Bytes) -> Self {
         Self { source: Source::Own { unsent: bytes } }
+    }
+}
+
+/// An empty body, which layers such as tower-http's `TimeoutLayer` answer with.
+impl<B> Default for AnswerBody<B> {
+    fn default() -> Self {
+        Self::own(Bytes::new())
     }
 }
 

@@ -4,6 +4,8 @@ use std::time::Duration;
 use bytes::Bytes;
 use http::{HeaderValue, Method, Response, StatusCode};
 
+use super::endpoint::FallbackName;
+use super::refusals::Refusals;
 use crate::EventKey;
 use crate::clock::{Clock, LONGEST, SystemClock};
 use crate::identity::{Coverage, IdSource, TypeSource};
@@ -27,6 +29,9 @@ pub(super) struct Config {
     pub(super) id: IdSource,
     pub(super) event_type: TypeSource,
     pub(super) endpoint: Option<Arc<str>>,
+    pub(super) fallback_name: Arc<FallbackName>,
+    pub(super) refusals: Arc<Refusals>,
+    pub(super) url_is_signed: bool,
     pub(super) methods: Arc<[Method]>,
     pub(super) allow: HeaderValue,
     pub(super) body_limit: usize,
@@ -66,6 +71,9 @@ impl Config {
             id: profile.id,
             event_type: profile.event_type,
             endpoint: None,
+            fallback_name: Arc::default(),
+            refusals: Arc::default(),
+            url_is_signed: profile.signs_url,
             methods: Arc::new([Method::POST]),
             allow: HeaderValue::from_static("POST"),
             body_limit: profile.body_limit.unwrap_or(DEFAULT_BODY_LIMIT),

@@ -1,3 +1,4 @@
+use std::borrow::Cow;
 use std::error::Error;
 use std::future::poll_fn;
 use std::pin::Pin;
@@ -7,7 +8,7 @@ use std::time::SystemTime;
 
 use bytes::Bytes;
 use http::request::Parts;
-use http::{Request, Response};
+use http::{Request, Response, StatusCode};
 use http_body::Body;
 use http_body_util::Full;
 use tower_service::Service;
@@ -19,7 +20,8 @@ use crate::EventKey;
 use crate::event::{Facts, Provenance, WebhookEvent};
 use crate::handler::Failure;
 use crate::machine::{
-    ClaimState, Deadline, DetachOnDrop, Ended, NotReady, RetryReason, Settled, Verdict, Work, verdict_of,
+    ClaimState, Deadline, DetachOnDrop, Ended, NotReady, PANICKED, RetryReason, SERVICE_FAILED, Settled, Verdict, Work,
+    verdict_of,
 };
 use crate::outcome::Outcome;
 use crate::rejection::{Rejection, RejectionKind};
@@ -43,7 +45,8 @@ pub(super) struct Delivery<S> {
 impl<S> Delivery<S> {
     pub(super) fn new(parts: Parts, now: SystemTime, inner: S, config: Arc<Config>) -> Self {
         let intake = Intake::new(parts, now, Deadline::after(config.body_deadline));
-        Self { intake, event: None, inner, config, report: OutcomeReport::UNKNOWN }
+        let report = OutcomeReport::new(config.clone());
+        Self { intake, event: None, inner, config, report }
     }
 
     /// Begins to verify the proof that the head carries.
@@ -66,14 +69,14 @@ impl<S> Delivery<S> {
     }
 
     pub(super) fn greet<R>(&mut self, answer: Response<Bytes>) -> Response<AnswerBody<R>> {
-        self.report.send(&Outcome::Handshake, None);
+        self.report.send(&Outcome::Handshake, &Answered::default());
         Config::answer_handshake(answer)
     }
 
     pub(super) fn refuse<R>(&mut self, rejection: Rejection) -> Response<AnswerBody<R>> {
-        let response = self.config.refuse(rejection.clone());
-        self.report.send(&Outcome::Refused(rejection), None);
-        response
+        self.report.sent = true;
+        self.config.report_refusal(&rejection, &self.intake.parts, self.intake.tenant.as_deref());
+        self.config.refuse(rejection)
     }
 }
 
@@ -105,36 +108,52 @@ where
                     Box::pin(config.machine.enqueue(terms, &claim, guard.as_deref(), room)).await
                 }
             };
-            let (reply, outcome, failure) = conclude(&config, &claim.key, ended, handling.output);
-            handling.delivery.report.send(&outcome, failure.as_ref());
+            let (reply, outcome, answered) = conclude(&config, &claim.key, ended, handling.output);
+            handling.delivery.report.send(&outcome, &answered);
             reply
         });
         DetachOnDrop::new(Box::into_pin(delivery), detached_claim, detach)
     }
 }
 
-/// The reply to the sender, the outcome that is counted, and the failure that the handler reported.
+/// The answer of the handler, as telemetry reports it.
+#[derive(Default)]
+struct Answered {
+    status: Option<StatusCode>,
+    /// Why the event is to be run again, or not at all.
+    reason: Option<Cow<'static, str>>,
+}
+
+impl Answered {
+    fn because(reason: &'static str) -> Self {
+        Self { status: None, reason: Some(Cow::Borrowed(reason)) }
+    }
+}
+
+/// The reply to the sender, the outcome that is counted, and how the handler answered.
 fn conclude<R, E>(
     config: &Config,
     key: &EventKey,
     ended: Ended,
     output: Option<Result<Response<R>, E>>,
-) -> (Reply<R, E>, Outcome, Option<Failure>) {
-    let refused = |rejection: Rejection| (Ok(config.refuse(rejection.clone())), Outcome::Refused(rejection), None);
+) -> (Reply<R, E>, Outcome, Answered) {
+    let nothing = Answered::default();
+    let refused =
+        |rejection: Rejection| (Ok(config.refuse(rejection.clone())), Outcome::Refused(rejection), Answered::default());
     let (response, settled) = match (ended, output) {
         (Ended::Ran(settled), Some(Ok(response))) => (response, settled),
         // The handler failed after its transaction was committed.
-        (Ended::Ran(Settled::Completed), Some(Err(error))) => return (Err(error), Outcome::Completed, None),
-        (Ended::Ran(_), Some(Err(error))) => return (Err(error), Outcome::Released, None),
+        (Ended::Ran(Settled::Completed), Some(Err(error))) => return (Err(error), Outcome::Completed, nothing),
+        (Ended::Ran(_), Some(Err(error))) => return (Err(error), Outcome::Released, Answered::because(SERVICE_FAILED)),
         (Ended::NotReady(_), Some(output)) => {
-            return (output.map(|response| pass_on(response, Outcome::NotReady)), Outcome::NotReady, None);
+            return (output.map(|response| pass_on(response, Outcome::NotReady)), Outcome::NotReady, nothing);
         }
-        (Ended::Accepted, _) => return (Ok(config.answer_accepted()), Outcome::Accepted, None),
-        (Ended::Duplicate, _) => return (Ok(config.answer_duplicate(key)), Outcome::Duplicate, None),
+        (Ended::Accepted, _) => return (Ok(config.answer_accepted()), Outcome::Accepted, nothing),
+        (Ended::Duplicate, _) => return (Ok(config.answer_duplicate(key)), Outcome::Duplicate, nothing),
         (Ended::Refused(rejection), _) => return refused(rejection),
         // Only a panic leaves no output behind.
         (Ended::Panicked(_) | Ended::Ran(_) | Ended::NotReady(_), _) => {
-            return (Ok(Config::answer_panic()), Outcome::Panicked, None);
+            return (Ok(Config::answer_panic()), Outcome::Panicked, Answered::because(PANICKED));
         }
     };
     let failure = match settled {
@@ -149,6 +168,13 @@ fn conclude<R, E>(
         Settled::Unknown => return refused(RejectionKind::StoreUnavailable.into()),
         Settled::Lost => return refused(RejectionKind::ClaimLost.into()),
     };
+    let status = Some(response.status());
+    let reason = match &failure {
+        Some(failure) => Some(failure.reason().to_owned().into()),
+        None if outcome == Outcome::Released => Some(format!("the handler answered {}", response.status()).into()),
+        None => None,
+    };
+    let answered = Answered { status, reason };
     let reply = match &failure {
         Some(failure) if failure.is_permanent() => Config::answer_permanent_failure(outcome.clone()),
         _ if outcome == Outcome::Released && response.status().is_success() => {
@@ -156,7 +182,7 @@ fn conclude<R, E>(
         }
         _ => pass_on(response, outcome.clone()),
     };
-    (Ok(reply), outcome, failure)
+    (Ok(reply), outcome, answered)
 }
 
 /// Runs the inner service for one delivery, and keeps its output.
@@ -191,7 +217,7 @@ where
         let output = self.output.insert(called.await);
         match output {
             Ok(response) => verdict_of(&*self.delivery.config.completes, response),
-            Err(_) => Verdict::Release(Some(RetryReason::new("the inner service failed"))),
+            Err(_) => Verdict::Release(Some(RetryReason::new(SERVICE_FAILED))),
         }
     }
 }
@@ -219,25 +245,32 @@ impl<S> Delivery<S> {
 /// before the handler finished.
 struct OutcomeReport {
     sent: bool,
+    config: Arc<Config>,
     about: Option<(Arc<ClaimState>, Arc<Prepared>)>,
 }
 
 impl OutcomeReport {
-    const UNKNOWN: Self = Self { sent: false, about: None };
+    fn new(config: Arc<Config>) -> Self {
+        Self { sent: false, config, about: None }
+    }
 
     /// Reports how the delivery ended.
-    fn send(&mut self, outcome: &Outcome, failure: Option<&Failure>) {
+    fn send(&mut self, outcome: &Outcome, answered: &Answered) {
         self.sent = true;
+        let scheme = Some(self.config.scheme.name());
         let Some((claim, secret)) = &self.about else {
-            return telemetry::delivered(outcome, &Delivered::UNKNOWN);
+            let endpoint = self.config.endpoint.as_deref();
+            return telemetry::delivered(outcome, &Delivered { endpoint, scheme, ..Delivered::UNKNOWN });
         };
         let about = Delivered {
-            key: Some(&claim.key),
+            scheme,
             event_type: claim.event_type.as_deref(),
             secret_label: Some(&secret.label),
             attempt: claim.attempt(),
-            reason: failure.map(Failure::reason),
+            status: answered.status.map(|status| status.as_u16()),
+            reason: answered.reason.as_deref(),
             body_changed: claim.is_body_changed(),
+            ..Delivered::of(&claim.key)
         };
         telemetry::delivered(outcome, &about);
     }
@@ -247,7 +280,7 @@ impl Drop for OutcomeReport {
     fn drop(&mut self) {
         if !self.sent {
             let cancelled = self.about.as_ref().is_some_and(|(claim, _)| claim.has_held());
-            self.send(if cancelled { &Outcome::Cancelled } else { &Outcome::Abandoned }, None);
+            self.send(if cancelled { &Outcome::Cancelled } else { &Outcome::Abandoned }, &Answered::default());
         }
     }
 }

@@ -1,5 +1,5 @@
 use std::fmt;
-use std::future::Future;
+use std::future::{Future, poll_fn};
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 
@@ -47,6 +47,7 @@ pin_project! {
             delivery: Option<Box<Delivery<S>>>,
         },
         Running { running: DetachOnDrop<T> },
+        PassingOn { answer: Pin<Box<dyn Future<Output = T> + Send>> },
     }
 }
 
@@ -62,6 +63,23 @@ where
 
     pub(super) fn collecting(body: B, delivery: Box<Delivery<S>>) -> Self {
         Self { stage: Stage::Collecting { body, delivery: Some(delivery) } }
+    }
+}
+
+impl<S, B, R> ResponseFuture<S, B, R>
+where
+    S: Service<Request<Full<Bytes>>, Response = Response<R>> + Send + 'static,
+    S::Future: Send,
+    S::Error: Send + 'static,
+    R: Send + 'static,
+{
+    /// Calls the inner service with the request of a worker: its event is verified, claimed and settled elsewhere.
+    pub(super) fn passing_on(mut inner: S, request: Request<Full<Bytes>>) -> Self {
+        let answer = Box::pin(async move {
+            poll_fn(|cx| inner.poll_ready(cx)).await?;
+            inner.call(request).await.map(|response| response.map(AnswerBody::inner))
+        });
+        Self { stage: Stage::PassingOn { answer } }
     }
 }
 
@@ -94,6 +112,7 @@ where
                     }
                 }
                 StageProjected::Running { running } => return Pin::new(running).poll(cx),
+                StageProjected::PassingOn { answer } => return answer.as_mut().poll(cx),
             }
         }
     }

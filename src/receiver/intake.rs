@@ -29,7 +29,7 @@ pub(super) struct Intake {
     pub(super) parts: Parts,
     pub(super) received_at: SystemTime,
     checking: Checking,
-    tenant: Option<Arc<str>>,
+    pub(super) tenant: Option<Arc<str>>,
     body: Gathered,
     deadline: Deadline,
 }
@@ -157,8 +157,7 @@ impl Intake {
         identity: Identity<'_>,
         body: &Bytes,
     ) -> (ClaimState, Option<Box<ReplayGuard>>) {
-        let endpoint = config.endpoint.as_deref().or_else(|| matched_route(&self.parts.extensions));
-        let (endpoint, tenant) = (endpoint.unwrap_or(config.scheme.name()), self.tenant.as_deref());
+        let (endpoint, tenant) = (config.endpoint_of_event(&self.parts), self.tenant.as_deref());
         let event_type = identity.event_type.map(|text| Box::from(&*text));
         let token = ClaimToken::random();
         let deduplicated = identity.id.is_some();
@@ -188,17 +187,6 @@ impl Intake {
         let claim = ClaimState::new(ledger, key, token, fingerprint).typed(event_type).deduplicated(deduplicated);
         (claim, guard)
     }
-}
-
-/// The template of the route that axum matched the request to.
-#[cfg(feature = "axum")]
-fn matched_route(extensions: &http::Extensions) -> Option<&str> {
-    extensions.get::<axum::extract::MatchedPath>().map(axum::extract::MatchedPath::as_str)
-}
-
-#[cfg(not(feature = "axum"))]
-fn matched_route(_: &http::Extensions) -> Option<&str> {
-    None
 }
 
 /// A body cut short, or cut off by an outer layer's limit.

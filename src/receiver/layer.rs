@@ -63,9 +63,10 @@ impl WebhookLayer {
 
     /// Names this endpoint in the keys of its events.
     ///
-    /// By default that is the route's template (axum's `MatchedPath`), or the scheme's name where no router says. Two
-    /// routes on one store need two names, or the second would take the first one's events for duplicates; and the name
-    /// must outlive a renamed route, or events of yesterday run again today.
+    /// By default that is the route's template (axum's `MatchedPath`), or the scheme's name where no router says: under
+    /// `nest_service` and outside of axum. Two endpoints on one store need two names, or the second would take the first
+    /// one's events for duplicates; the layer logs a warning when a second one has the scheme's name. The name must
+    /// outlive a renamed route, or events of yesterday run again today.
     ///
     /// # Errors
     /// If the name is empty, longer than 255 bytes, or has control characters.

@@ -6,9 +6,11 @@
 mod answer;
 mod config;
 mod delivery;
+mod endpoint;
 mod future;
 mod intake;
 mod layer;
+mod refusals;
 mod service;
 
 pub use self::{answer::AnswerBody, future::ResponseFuture, layer::WebhookLayer, service::WebhookService};

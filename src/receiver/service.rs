@@ -14,11 +14,15 @@ use super::answer::AnswerBody;
 use super::config::Config;
 use super::delivery::Delivery;
 use super::future::ResponseFuture;
+use crate::WebhookEvent;
 use crate::head::Head;
 use crate::rejection::{Rejection, RejectionKind};
 use crate::scheme::Proof;
 
 /// The inner service behind a [`WebhookLayer`](super::WebhookLayer).
+///
+/// The request of a [`Worker`](crate::Worker) passes through: its event was verified when it was accepted, and the worker
+/// settles it. Any other request is a delivery.
 ///
 /// It takes requests with any body, and hands the inner service the signed bytes as a [`Full`]. It is always ready: the
 /// inner service's readiness is asked for after verification, so that no forged request can hold a place in it.
@@ -53,6 +57,10 @@ where
 
     fn call(&mut self, request: Request<B>) -> Self::Future {
         let (parts, body) = request.into_parts();
+        if let Some(event) = parts.extensions.get::<WebhookEvent>().filter(|event| event.is_stored()) {
+            let body = Full::new(event.body().clone());
+            return ResponseFuture::passing_on(self.inner.clone(), Request::from_parts(parts, body));
+        }
         let now = self.config.clock.now();
         let head = Head::new(&parts, now);
         if !self.config.methods.contains(&parts.method) {
@@ -60,7 +68,7 @@ where
         }
         let proof = match check_head(&self.config, &head, &parts, &body) {
             Ok(proof) => proof,
-            Err(rejection) => return ResponseFuture::answered(self.config.refuse_and_report(rejection)),
+            Err(rejection) => return ResponseFuture::answered(self.config.refuse_and_report(rejection, &parts)),
         };
         let (inner, config) = (self.inner.clone(), self.config.clone());
         // The box is allocated first, so that the delivery is built in place.

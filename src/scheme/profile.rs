@@ -26,6 +26,8 @@ pub struct Profile {
     pub own_headers: Vec<HeaderPattern>,
     /// The headers that carry the signature or a token. An inbox never keeps them, even if they match `own_headers`.
     pub proof_headers: Vec<HeaderName>,
+    /// Whether the sender signs the URL that it calls. A signature that does not match may then be due to a proxy.
+    pub signs_url: bool,
     /// The status of a refusal if a delivery has no signature (default 401).
     pub unsigned_status: StatusCode,
     /// The status of a refusal if a signature cannot be read or does not match, or if its timestamp is outside the
@@ -45,6 +47,7 @@ impl Default for Profile {
             body_limit: None,
             own_headers: Vec::new(),
             proof_headers: Vec::new(),
+            signs_url: false,
             unsigned_status: StatusCode::UNAUTHORIZED,
             forged_status: StatusCode::UNAUTHORIZED,
         }

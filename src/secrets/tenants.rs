@@ -88,6 +88,42 @@ impl TenantSecrets {
         }
     }
 
+    /// Names the tenant by a parameter of the route, as axum matched it, and finds its secrets with `lookup`.
+    ///
+    /// The route may be in a nested router, and the parameter in the prefix of an outer one. A request that no route of
+    /// axum with such a parameter was matched to has no tenant, and is refused: the layer has to be on a `Router`, and
+    /// not around one. Escapes in the path are undone (`acme%20inc` is `acme inc`), as axum's `Path` undoes them.
+    ///
+    /// ```
+    /// use axum::{Router, routing::post};
+    /// use tower_webhook::secrets::{Secret, TenantSecrets};
+    /// use tower_webhook::store::MemoryStore;
+    /// use tower_webhook::{WebhookEvent, WebhookLayer, scheme};
+    ///
+    /// # async fn secret_of(tenant: &str) -> Result<Option<String>, std::io::Error> { Ok(None) }
+    /// async fn on_event(event: WebhookEvent) {
+    ///     println!("{} of {:?}", event.id(), event.tenant());
+    /// }
+    ///
+    /// let secrets = TenantSecrets::by_path("tenant", |tenant| async move {
+    ///     Ok(secret_of(&tenant).await?.map(Secret::new).transpose()?.map(|secret| vec![secret]))
+    /// });
+    /// let webhooks = Router::new()
+    ///     .route("/{tenant}/stripe", post(on_event))
+    ///     .layer(WebhookLayer::new(scheme::stripe(secrets)?, MemoryStore::new()));
+    /// let app: Router = Router::new().nest("/webhooks", webhooks);
+    /// # Ok::<(), tower_webhook::ConfigError>(())
+    /// ```
+    #[cfg(feature = "axum")]
+    pub fn by_path<L, F>(parameter: impl Into<String>, lookup: L) -> Self
+    where
+        L: Fn(String) -> F + Send + Sync + 'static,
+        F: Future<Output = Result<Option<Vec<Secret>>, LookupError>> + Send + 'static,
+    {
+        let parameter = parameter.into();
+        Self::new(move |head| super::path::parameter(head, &parameter), lookup)
+    }
+
     /// Sets how many tenants are cached, and for how long (default 10,000 for 60 s). A rotated or revoked secret takes
     /// effect after that time at the latest, or at once with [`TenantSecrets::forget`].
     #[must_use]
@@ -140,7 +176,7 @@ impl TenantSecrets {
     async fn snapshot(&self, tenant: Arc<str>, prepare: &Arc<Prepare>) -> Result<Snapshot, Rejection> {
         match self.find(&tenant, prepare).await {
             Ok(Some(set)) => Ok(Snapshot { set, tenant: Some(tenant).filter(|_| self.in_key) }),
-            Ok(None) => Err(RejectionKind::UnknownTenant.into()),
+            Ok(None) => Err(Rejection::unknown_tenant(&tenant)),
             Err(error) => {
                 telemetry::lookup_failed(&tenant, &*error);
                 Err(RejectionKind::SecretsUnavailable.into())

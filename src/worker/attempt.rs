@@ -1,4 +1,5 @@
 use std::borrow::Cow;
+use std::collections::HashMap;
 use std::future::poll_fn;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
@@ -6,7 +7,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use http::request::Parts;
-use http::{Request, Response};
+use http::{Request, Response, Uri};
 use http_body_util::Full;
 use tokio::time::Instant;
 use tower_service::Service;
@@ -15,10 +16,10 @@ use super::RetryPolicy;
 use super::bulkheads::{Bulkheads, Permit};
 use crate::EventKey;
 use crate::event::{Facts, Provenance, WebhookEvent};
-use crate::inbox::stored_head::{self, StoredFacts, Unreadable};
+use crate::inbox::stored_head::{self, StoredHead, Unreadable};
 use crate::machine::{
-    Admission, ClaimState, CompletesFn, Ended, Machine, NotReady, Record, RetryReason, Settled, Stage, Terms, Verdict,
-    Work, WorkerLedger, ask, verdict_of,
+    Admission, ClaimState, CompletesFn, Ended, Machine, NEVER_READY, NotReady, PANICKED, PANICKED_NOT_READY, Record,
+    RetryReason, SERVICE_FAILED, Settled, Stage, Terms, Verdict, Work, WorkerLedger, ask, verdict_of, within,
 };
 use crate::store::queue::{LAPSED, Leased, Queue};
 use crate::store::{Hold, NOT_COMMITTED};
@@ -43,6 +44,22 @@ pub(super) struct WorkerContext {
     pub(super) endpoints: Box<[Box<str>]>,
     pub(super) batch: usize,
     pub(super) poll: Duration,
+    pub(super) outer_router: bool,
+    pub(super) timeouts: AttemptTimeouts,
+}
+
+/// How long a handler may run in one attempt.
+#[derive(Clone, Debug)]
+pub(super) struct AttemptTimeouts {
+    pub(super) each: Duration,
+    pub(super) by_type: HashMap<Box<str>, Duration>,
+}
+
+impl AttemptTimeouts {
+    pub(super) fn of(&self, event_type: Option<&str>) -> Duration {
+        let own = event_type.and_then(|event_type| self.by_type.get(event_type));
+        own.copied().unwrap_or(self.each)
+    }
 }
 
 /// One attempt at a leased event.
@@ -51,7 +68,7 @@ pub(super) struct Attempt<S> {
     service: S,
     leased: Leased,
     since: Instant,
-    request: Result<(Parts, StoredFacts), Unreadable>,
+    head: Result<StoredHead, Unreadable>,
     pub(super) claim: Arc<ClaimState>,
     /// Why the attempt failed, if it did.
     failure: Option<Cow<'static, str>>,
@@ -67,14 +84,14 @@ where
     R: Send + 'static,
 {
     pub(super) fn new(context: Arc<WorkerContext>, service: S, leased: Leased, since: Instant) -> Self {
-        let request = stored_head::read(&leased.request.head);
-        let deduplicated = request.as_ref().is_ok_and(|(_, facts)| facts.deduplicated);
+        let head = stored_head::read(&leased.request.head);
+        let deduplicated = head.as_ref().is_ok_and(|head| head.facts.deduplicated);
         let claim = Arc::new(
             ClaimState::new(context.ledger.clone(), leased.key.clone(), leased.token, leased.fingerprint)
                 .typed(leased.event_type.clone())
                 .deduplicated(deduplicated),
         );
-        Self { context, service, leased, since, request, claim, failure: None, called: false }
+        Self { context, service, leased, since, head, claim, failure: None, called: false }
     }
 
     /// Runs the event, settles it, and reports how it ended. Keeps the permit and the admission until then.
@@ -90,8 +107,8 @@ where
     /// The worker's terms, with the retention of the layer that accepted the event.
     fn terms(&self) -> Terms {
         let mut terms = self.context.terms.clone();
-        if let Ok((_, facts)) = &self.request {
-            terms.retention = facts.retention;
+        if let Ok(head) = &self.head {
+            terms.retention = head.facts.retention;
         }
         terms
     }
@@ -109,22 +126,16 @@ where
         };
         let reason = match (&self.failure, ended) {
             (Some(reason), _) => Some(&**reason),
-            (None, Ended::Panicked(_)) if !self.called => Some("the inner service panicked before it was ready"),
-            (None, Ended::Panicked(_)) => Some("the handler panicked"),
-            (None, Ended::NotReady(_)) => Some("the inner service refused to become ready"),
+            (None, Ended::Panicked(_)) if !self.called => Some(PANICKED_NOT_READY),
+            (None, Ended::Panicked(_)) => Some(PANICKED),
+            (None, Ended::NotReady(_)) => Some(NEVER_READY),
             (None, Ended::Ran(Settled::NotCommitted)) => Some(NOT_COMMITTED),
             (None, _) => None,
         };
-        let secret_label = self.request.as_ref().ok().map(|(_, facts)| &*facts.secret_label);
+        let secret_label = self.head.as_ref().ok().map(|head| &*head.facts.secret_label);
         let event_type = self.leased.event_type.as_deref();
-        let about = Delivered {
-            key: Some(&self.leased.key),
-            event_type,
-            secret_label,
-            attempt: Some(attempt),
-            reason,
-            body_changed: false,
-        };
+        let about =
+            Delivered { event_type, secret_label, attempt: Some(attempt), reason, ..Delivered::of(&self.leased.key) };
         telemetry::attempted(outcome, &about);
         if outcome == AttemptOutcome::Buried {
             let permanent = self.called && matches!(ended, Ended::Ran(Settled::Failed));
@@ -191,7 +202,7 @@ impl<S> Attempt<S> {
         if self.context.retries.is_beyond(self.leased.attempt) && self.leased.started {
             return Some(given_up(LAPSED));
         }
-        self.request.is_err().then(|| given_up(UNREADABLE))
+        self.head.is_err().then(|| given_up(UNREADABLE))
     }
 
     async fn call<R>(&mut self) -> Verdict
@@ -205,9 +216,14 @@ impl<S> Attempt<S> {
             return Verdict::Release(None);
         }
         self.called = true;
-        match self.service.call(request).await {
+        let timeout = self.context.timeouts.of(self.leased.event_type.as_deref());
+        let Some(answer) = within(timeout, self.service.call(request)).await else {
+            let reason = format!("the handler did not end within {timeout:?}, and was dropped");
+            return Verdict::Release(Some(RetryReason { reason: reason.into(), ..RetryReason::new("") }));
+        };
+        match answer {
             Ok(response) => verdict_of(&*self.context.completes, &response),
-            Err(_) => Verdict::Release(Some(RetryReason::new("the inner service failed"))),
+            Err(_) => Verdict::Release(Some(RetryReason::new(SERVICE_FAILED))),
         }
     }
 
@@ -237,9 +253,13 @@ impl<S> Attempt<S> {
 
     /// The request for the service: as it was accepted, with the event in its extensions.
     fn take_request(&mut self) -> Option<Request<Full<Bytes>>> {
-        let (parts, facts) = self.request.as_ref().ok()?;
-        let mut parts = parts.clone();
-        let provenance = Provenance::Kept { secret_label: facts.secret_label.clone(), signed_at: facts.signed_at };
+        let StoredHead { mut parts, original_uri, facts } = self.head.clone().ok()?;
+        let original_uri = original_uri.unwrap_or_else(|| parts.uri.clone());
+        if self.context.outer_router {
+            parts.uri.clone_from(&original_uri);
+        }
+        set_original_uri(&mut parts, original_uri);
+        let provenance = Provenance::Kept { secret_label: facts.secret_label, signed_at: facts.signed_at };
         let body = self.leased.request.body.clone();
         parts.extensions.insert(WebhookEvent::new(Facts {
             claim: self.claim.clone(),
@@ -252,6 +272,15 @@ impl<S> Attempt<S> {
         Some(Request::from_parts(parts, Full::new(body)))
     }
 }
+
+/// Tells axum which URI the sender requested.
+#[cfg(feature = "axum")]
+fn set_original_uri(parts: &mut Parts, uri: Uri) {
+    parts.extensions.insert(axum::extract::OriginalUri(uri));
+}
+
+#[cfg(not(feature = "axum"))]
+fn set_original_uri(_: &mut Parts, _: Uri) {}
 
 /// An event that became a dead letter, as told to the hooks of a worker.
 #[derive(Clone, Copy, Debug)]

@@ -2,7 +2,10 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use tokio::sync::Notify;
+use tokio::time::Instant;
 
+use crate::EventKey;
+use crate::store::ClaimToken;
 use crate::store::queue::{KindLimits, Leased};
 
 /// Limits how many events run, in all and of each kind, so that one slow kind leaves room for the others.
@@ -25,6 +28,14 @@ struct Running {
     in_all: usize,
     endpoints: HashMap<Box<str>, usize>,
     types: HashMap<Box<str>, usize>,
+    attempts: HashMap<ClaimToken, RunningAttempt>,
+}
+
+struct RunningAttempt {
+    key: EventKey,
+    /// When the handler should long have been dropped, unless it blocks its thread.
+    blocked_at: Instant,
+    reported: bool,
 }
 
 /// How many more events of each kind may run.
@@ -38,6 +49,7 @@ pub(super) struct Permit {
     bulkheads: Arc<Bulkheads>,
     endpoint: Box<str>,
     event_type: Option<Box<str>>,
+    token: ClaimToken,
 }
 
 impl Bulkheads {
@@ -76,8 +88,21 @@ impl Bulkheads {
         }
     }
 
-    /// A permit for this event, if there is room for its kinds.
-    pub(super) fn try_acquire(self: &Arc<Self>, event: &Leased) -> Option<Permit> {
+    /// The attempts that still run although their handlers should have been dropped long ago. Returns each of them once.
+    pub(super) fn newly_blocked(&self, now: Instant) -> Vec<EventKey> {
+        let mut running = self.lock();
+        let attempts = running.attempts.values_mut();
+        let blocked = attempts.filter(|attempt| attempt.blocked_at <= now && !attempt.reported);
+        blocked
+            .map(|attempt| {
+                attempt.reported = true;
+                attempt.key.clone()
+            })
+            .collect()
+    }
+
+    /// A permit for this event, if there is room for its kinds. Its handler counts as blocked from `blocked_at` on.
+    pub(super) fn try_acquire(self: &Arc<Self>, event: &Leased, blocked_at: Instant) -> Option<Permit> {
         let (endpoint, event_type) = (event.key.endpoint(), event.event_type.as_deref());
         let mut running = self.lock();
         let has_room = |counts: &HashMap<Box<str>, usize>, kind: &str, limit: Option<usize>| {
@@ -93,7 +118,10 @@ impl Bulkheads {
         if let Some(event_type) = event_type {
             *running.types.entry(event_type.into()).or_default() += 1;
         }
-        Some(Permit { bulkheads: self.clone(), endpoint: endpoint.into(), event_type: event_type.map(Box::from) })
+        let (key, token) = (event.key.clone(), event.token);
+        running.attempts.insert(token, RunningAttempt { key, blocked_at, reported: false });
+        let event_type = event_type.map(Box::from);
+        Some(Permit { bulkheads: self.clone(), endpoint: endpoint.into(), event_type, token })
     }
 
     fn lock(&self) -> MutexGuard<'_, Running> {
@@ -105,6 +133,7 @@ impl Drop for Permit {
     fn drop(&mut self) {
         let mut running = self.bulkheads.lock();
         running.in_all -= 1;
+        running.attempts.remove(&self.token);
         decrement(&mut running.endpoints, &self.endpoint);
         if let Some(event_type) = &self.event_type {
             decrement(&mut running.types, event_type);

@@ -35,6 +35,9 @@ where
         let mut shutdown = pin!(shutdown);
         while !is_ready(shutdown.as_mut()).await {
             let WorkerContext { queue, bulkheads, poll, .. } = &*self.context;
+            for key in bulkheads.newly_blocked(Instant::now()) {
+                telemetry::handler_blocked(&key);
+            }
             // Listens before it leases, so that it misses no event that arrives or ends meanwhile.
             let (woken, ended) = (queue.wake(), bulkheads.ended());
             let stop = match self.lease().await {
@@ -76,7 +79,7 @@ where
 
     /// Leases as many events as there is room for, and starts them. Returns their number.
     async fn lease(&self) -> Result<usize, StoreError> {
-        let WorkerContext { queue, terms, bulkheads, endpoints, batch, .. } = &*self.context;
+        let WorkerContext { queue, terms, bulkheads, endpoints, batch, timeouts, .. } = &*self.context;
         let limit = bulkheads.room().min(*batch);
         if limit == 0 {
             return Ok(0);
@@ -90,7 +93,7 @@ where
         let leased = leased.unwrap_or_else(|| Err(StoreError::new(StoreErrorKind::TimedOut)))?;
         let (mut started, mut surplus) = (0, Vec::new());
         for event in leased {
-            match bulkheads.try_acquire(&event) {
+            match bulkheads.try_acquire(&event, since + 2 * timeouts.of(event.event_type.as_deref())) {
                 Some(permit) => {
                     self.start(event, since, permit);
                     started += 1;

@@ -1,3 +1,4 @@
+use std::collections::HashMap;
 use std::fmt;
 use std::future::Future;
 use std::sync::Arc;
@@ -8,7 +9,7 @@ use http::{Request, Response, StatusCode};
 use http_body_util::Full;
 use tower_service::Service;
 
-use super::attempt::{Hooks, WorkerContext};
+use super::attempt::{AttemptTimeouts, Hooks, WorkerContext};
 use super::bulkheads::{Bulkheads, Limits};
 use super::poller::Poller;
 use super::{DeadLetter, RetryPolicy};
@@ -17,8 +18,8 @@ use crate::error::{ConfigError, positive};
 use crate::machine::{CompletesFn, Drained, Machine, Terms, WorkerLedger};
 use crate::store::queue::{IntoQueue, Queue};
 
-/// Runs the events of a queue with a service: the `Router`, or any tower service, that would otherwise be behind the
-/// layer.
+/// Runs the events of a queue with a service: the `Router`, or any tower service, with the handlers. The service may be
+/// the one that has the layer around it, since the layer lets a worker's requests pass.
 ///
 /// Any number of workers, in any number of processes, share a queue: one of them leases each event and renews its lease
 /// while it runs, and another takes the event over if the worker dies. See the [module](super) for an example.
@@ -36,6 +37,8 @@ pub struct Worker<S> {
     endpoints: Box<[Box<str>]>,
     hooks: Hooks,
     completes: Arc<CompletesFn>,
+    outer_router: bool,
+    timeouts: AttemptTimeouts,
 }
 
 impl<S> Worker<S> {
@@ -53,6 +56,8 @@ impl<S> Worker<S> {
             endpoints: Box::default(),
             hooks: Hooks::default(),
             completes: Arc::new(|status| status.is_success()),
+            outer_router: false,
+            timeouts: AttemptTimeouts { each: Duration::from_secs(600), by_type: HashMap::new() },
         }
     }
 
@@ -105,6 +110,16 @@ impl<S> Worker<S> {
         self
     }
 
+    /// The service is the outermost router, and the layer is on a router that is nested in it: requests get the URI that
+    /// the sender requested. By default they get the URI that the layer saw, without the prefix of
+    /// [`Router::nest`](https://docs.rs/axum/latest/axum/struct.Router.html#method.nest), as the nested router needs it.
+    ///
+    /// The `OriginalUri` of axum is what the sender requested either way.
+    pub fn outer_router(mut self) -> Self {
+        self.outer_router = true;
+        self
+    }
+
     /// When the worker tries failed events again, and when it gives them up.
     pub fn retries(mut self, policy: RetryPolicy) -> Self {
         self.retries = policy;
@@ -145,6 +160,32 @@ impl<S> Worker<S> {
     pub fn grace(mut self, time: Duration) -> Self {
         self.grace = time;
         self
+    }
+
+    /// How long the handler may run in one attempt (default 10 minutes). The worker then drops it, and the attempt has
+    /// failed: the event is tried again, or becomes a dead letter.
+    ///
+    /// A handler that blocks its thread cannot be dropped. It is reported once it has run for twice as long, if the
+    /// runtime has another thread.
+    ///
+    /// # Errors
+    /// If it is zero or longer than ten years.
+    pub fn attempt_timeout(mut self, time: Duration) -> Result<Self, ConfigError> {
+        self.timeouts.each = countable(time, "the attempt timeout")?;
+        Ok(self)
+    }
+
+    /// How long the handler of events of this type may run, in place of [`attempt_timeout`](Self::attempt_timeout).
+    ///
+    /// # Errors
+    /// If it is zero or longer than ten years.
+    pub fn attempt_timeout_of_type(
+        mut self,
+        event_type: impl Into<Box<str>>,
+        time: Duration,
+    ) -> Result<Self, ConfigError> {
+        self.timeouts.by_type.insert(event_type.into(), countable(time, "the attempt timeout")?);
+        Ok(self)
     }
 
     /// Which statuses complete an event; all others are failures (default: 2xx completes). A
@@ -191,6 +232,8 @@ impl<S> Worker<S> {
             endpoints: self.endpoints.clone(),
             batch: self.batch.unwrap_or(self.limits.in_all),
             poll: self.poll,
+            outer_router: self.outer_router,
+            timeouts: self.timeouts.clone(),
         };
         Poller { context: Arc::new(context), service: self.service.clone() }
     }

@@ -199,11 +199,13 @@ async fn drains_take_extreme_deadlines() {
     }
 }
 
-const WORKER_TIMES: [Configure<Worker<Router>, Duration>; 4] = [
+const WORKER_TIMES: [Configure<Worker<Router>, Duration>; 6] = [
     ("lease", Worker::lease),
     ("poll_every", Worker::poll_every),
     ("claim_deadline", Worker::claim_deadline),
     ("grace", |worker, time| Ok(worker.grace(time))),
+    ("attempt_timeout", Worker::attempt_timeout),
+    ("attempt_timeout_of_type", |worker, time| worker.attempt_timeout_of_type("x", time)),
 ];
 
 const WORKER_COUNTS: [Configure<Worker<Router>, usize>; 4] = [

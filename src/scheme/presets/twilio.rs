@@ -74,13 +74,14 @@ impl Variant {
         let algorithm = self.algorithm;
         let secrets = Secrets::new(secrets, move |text| Key::new(algorithm, text.as_bytes()))?;
         let url = PublicUrl::new(url)?;
-        let profile = Profile::default()
+        let mut profile = Profile::default()
             .id(IdSource::unsigned_header("i-twilio-idempotency-token")?.or(IdSource::none()))
             .event_type(TypeSource::by_body(event_type))
             .own_headers([HeaderPattern::new("x-twilio-*")?, HeaderPattern::new("i-twilio-*")?])
             .sender_timeout(seconds(15))
             .refusal_status(StatusCode::FORBIDDEN)
             .unsigned_status(StatusCode::BAD_REQUEST);
+        profile.signs_url = true;
         let signing = url.clone();
         Ok(Custom::by_body(self.name, secrets, move |head, body| read(&url, algorithm, head, body))
             .signing(move |message, secrets| sign(&signing, message, secrets))

@@ -282,6 +282,7 @@ impl TemplateBuilder {
             profile.id = profile.id.unauthenticated();
         }
         let url = self.url.as_deref().map(PublicUrl::new).transpose()?;
+        profile.signs_url = url.is_some();
         let template = Template {
             algorithm,
             header_sets: self.header_sets.iter().map(HeaderSetNames::parse).collect::<Result<_, _>>()?,

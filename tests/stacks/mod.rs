@@ -23,7 +23,7 @@ use tower_http::request_id::MakeRequestUuid;
 use tower_http::sensitive_headers::SetSensitiveRequestHeadersLayer;
 use tower_http::timeout::TimeoutLayer;
 use tower_http::trace::TraceLayer;
-use tower_webhook::rejection::RejectionKind;
+use tower_webhook::rejection::{Rejection, RejectionKind};
 use tower_webhook::scheme::{self, Template};
 use tower_webhook::secrets::{Secret, TenantSecrets};
 use tower_webhook::store::MemoryStore;
@@ -72,7 +72,7 @@ where
     forged.headers_mut().remove(HEADER);
     let (status, outcome, _) = send(forged).await;
     assert_eq!(status, StatusCode::UNAUTHORIZED, "{path}");
-    let kind = outcome.and_then(|outcome| outcome.rejection().map(|rejection| rejection.kind()));
+    let kind = outcome.and_then(|outcome| outcome.rejection().map(Rejection::kind));
     assert_eq!(kind, Some(RejectionKind::MissingSignature), "{path}");
 }
 

@@ -366,6 +366,14 @@ mod traced {
         tracing::warn!(target: "tower_webhook", tenant, error = with_causes(error), "a tenant's secrets could not be looked up");
     }
 
+    #[cfg(feature = "axum")]
+    pub(crate) fn missing_layer(path: &str) {
+        tracing::error!(
+            target: "tower_webhook", path,
+            "a handler asks for a WebhookEvent on a route without a WebhookLayer: add the layer to this route"
+        );
+    }
+
     pub(crate) fn endpoint_name_shared(name: &str) {
         tracing::warn!(
             target: "tower_webhook", endpoint = name,
@@ -460,6 +468,8 @@ mod silent {
     #[cfg_attr(not(feature = "postgres"), expect(dead_code))]
     pub(crate) fn purge_failed(_: &(dyn Error + 'static)) {}
     pub(crate) fn lookup_failed(_: &str, _: &(dyn Error + 'static)) {}
+    #[cfg(feature = "axum")]
+    pub(crate) fn missing_layer(_: &str) {}
     pub(crate) fn endpoint_name_shared(_: &str) {}
     pub(crate) fn retention_too_short(_: Duration, _: Duration) {}
 }

@@ -6,6 +6,7 @@
 
 mod bounds;
 mod detached;
+mod diagnosis;
 mod draining;
 mod duplicates;
 mod failures;

@@ -164,7 +164,7 @@ async fn nothing_is_left_on_sessions_that_others_use() {
     assert_eq!(left_behind(&pooler, &server).await, [""; 0]);
 
     // A store that knows of no pooler leaves its settings there: what is looked for would be seen.
-    let unaware = PostgresStore::builder(pool).table("one").expect("a name").build();
+    let unaware = patient(&pool, "one").build();
     let key = key("unaware");
     let _ = unaware.claim(&ClaimRequest::new(&key, ClaimToken::random(), WEEK)).await;
     let left = left_behind(&pooler, &server).await;

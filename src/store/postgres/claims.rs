@@ -120,7 +120,7 @@ impl BatchHandler for ClaimBatch {
 
         let mut replies: Vec<_> = batch.iter().map(|_| Err(Fault::timed_out())).collect();
         for (group, state) in groups.iter().zip(states) {
-            let state = missing_if_blocked(state);
+            let state = missing_if_locked(state);
             for index in *group {
                 let item = &batch[*index];
                 let is_alone = !group.iter().any(|other| other != index && batch[*other].token() == item.token());
@@ -177,9 +177,9 @@ fn orders_behind<'a>(items: &[&'a ClaimItem], states: &[Result<RowState, Fault>]
 }
 
 /// A lock that was not granted in time is an answer: another transaction is inserting the key.
-fn missing_if_blocked(state: Result<RowState, Fault>) -> Result<RowState, Fault> {
+fn missing_if_locked(state: Result<RowState, Fault>) -> Result<RowState, Fault> {
     match state {
-        Err(fault) if fault.remedy == Remedy::Blocked => Ok(RowState::Missing),
+        Err(fault) if fault.remedy == Remedy::CheckTableLock => Ok(RowState::Missing),
         state => state,
     }
 }

@@ -45,7 +45,28 @@ impl SettleBatch {
             notifier: notifier.clone(),
         }
     }
+}
 
+impl BatchHandler for SettleBatch {
+    type Question = SettleItem;
+    type Answer = SettleReply;
+
+    async fn answer(&self, batch: &[SettleItem]) -> Answers<SettleReply> {
+        let until = self.connection.deadline();
+        let mut replies: Vec<_> = batch.iter().map(|_| Err(Fault::timed_out())).collect();
+        for round in rounds(batch) {
+            let items: Vec<&SettleItem> = round.iter().map(|index| &batch[*index]).collect();
+            for (index, reply) in round.into_iter().zip(self.settle(&items, until).await) {
+                replies[index] = reply;
+            }
+        }
+        replies.into_iter().map(|reply| reply.map_err(Into::into)).collect()
+    }
+
+    fn on_abandoned(&self, _: SettleItem, _: SettleReply) {}
+}
+
+impl SettleBatch {
     /// Settles claims of different keys in one statement. A second statement finds out why the others were not settled.
     async fn settle(&self, items: &[&SettleItem], until: Instant) -> Vec<Result<SettleReply, Fault>> {
         let mut replies = self.connection.run_batch(&self.settle, items, until).await;
@@ -79,25 +100,6 @@ impl SettleBatch {
         self.promoter.promote_next(&self.connection, &orders, until).await;
         self.notifier.notify();
     }
-}
-
-impl BatchHandler for SettleBatch {
-    type Question = SettleItem;
-    type Answer = SettleReply;
-
-    async fn answer(&self, batch: &[SettleItem]) -> Answers<SettleReply> {
-        let until = self.connection.deadline();
-        let mut replies: Vec<_> = batch.iter().map(|_| Err(Fault::timed_out())).collect();
-        for round in rounds(batch) {
-            let items: Vec<&SettleItem> = round.iter().map(|index| &batch[*index]).collect();
-            for (index, reply) in round.into_iter().zip(self.settle(&items, until).await) {
-                replies[index] = reply;
-            }
-        }
-        replies.into_iter().map(|reply| reply.map_err(Into::into)).collect()
-    }
-
-    fn on_abandoned(&self, _: SettleItem, _: SettleReply) {}
 }
 
 /// Divides a batch into statements that run one after the other, each in the order of its keys. Settlements of one key

@@ -73,6 +73,7 @@ impl Ledger for InboxLedger {
         self.queue.enqueue(claim, &self.request)
     }
 
+    /// Never asked: the delivery ends once its event is enqueued. The queue answers as for any other token.
     fn renew<'a>(&'a self, claim: &'a ClaimRequest<'a>) -> StoreFuture<'a, Hold> {
         self.queue.renew(claim)
     }
@@ -95,6 +96,7 @@ pub(crate) struct WorkerLedger {
 }
 
 impl Ledger for WorkerLedger {
+    /// Never asked: the lease is the claim. The queue answers as to any other caller that the event is accepted.
     fn claim<'a>(&'a self, claim: &'a ClaimRequest<'a>) -> StoreFuture<'a, Claim> {
         self.queue.claim(claim)
     }

@@ -24,6 +24,13 @@ pub(crate) const PANICKED_NOT_READY: &str = "the inner service panicked before i
 pub(crate) const NEVER_READY: &str = "the inner service refused to become ready";
 pub(crate) const SERVICE_FAILED: &str = "the inner service failed";
 
+/// A lease is renewed after a third of its time.
+const RENEWALS_PER_LEASE: u32 = 3;
+
+/// A renewal that failed is repeated after a quarter of that pause. The two thirds of the lease that are left by then
+/// have room for eight such pauses.
+const RETRIES_PER_LEASE: u32 = 4 * RENEWALS_PER_LEASE;
+
 /// The work that the machine runs once it holds the claim. The work keeps its own result: the machine does not need it.
 pub(crate) trait Work: Send {
     /// Ready when the work can start; `Err` when it never can.
@@ -72,8 +79,8 @@ pub(super) async fn run(cx: Context<'_>, since: Instant, work: &mut impl Work) -
         }
     });
     let span = DeliverySpan::new(&cx.claim.key, cx.claim.event_type.as_deref());
-    let caught = pin!(poll_fn(|cx| {
-        let polled = catch_unwind(AssertUnwindSafe(|| span.in_scope(|| working.as_mut().poll(cx))));
+    let caught = pin!(poll_fn(|task| {
+        let polled = catch_unwind(AssertUnwindSafe(|| span.in_scope(|| working.as_mut().poll(task))));
         polled.unwrap_or_else(|_| {
             let why = match is_ready.load(Ordering::Relaxed) {
                 true => RetryReason::new(PANICKED),
@@ -84,7 +91,7 @@ pub(super) async fn run(cx: Context<'_>, since: Instant, work: &mut impl Work) -
     }));
     let renewal = OnceLock::new();
     let worked = unless(caught, || async {
-        let begun = || Renewal::start(cx, since + cx.terms.lease / 3);
+        let begun = || Renewal::start(cx, since + cx.terms.lease / RENEWALS_PER_LEASE);
         (Worked::Dropped(until_stopped(cx, renewal.get_or_init(begun)).await), Verdict::Release(None))
     })
     .await;
@@ -136,7 +143,7 @@ impl Renewal {
     /// claim back.
     pub(super) async fn end(mut self) {
         self.task.abort();
-        // Until then it has only slept, and is not going to wake up.
+        // Before `first` the renewal has only slept, and the abort keeps it from waking up.
         if Instant::now() >= self.first {
             let _ = (&mut self.task).await;
         }
@@ -181,14 +188,13 @@ async fn keep(cx: Context<'_>, first: Instant) {
         let deadline = if left.is_zero() { deadline } else { deadline.min(left) };
         match ask("renew", &cx.claim.key, deadline, answer).await {
             Some(Hold::Held) => {
-                (next, ends, asked_before) = (asked + lease / 3, asked + lease, false);
+                (next, ends, asked_before) = (asked + lease / RENEWALS_PER_LEASE, asked + lease, false);
                 continue;
             }
             Some(Hold::Lost) if !cx.claim.is_enlisted() => return,
             // Enlisted while it was asked: the handler's own transaction may have completed the claim.
             Some(Hold::Lost) | None => {}
         }
-        // Sooner than the next renewal would be: there is not much of the lease left.
-        next = Instant::now() + lease / 12;
+        next = Instant::now() + lease / RETRIES_PER_LEASE;
     }
 }

@@ -14,8 +14,8 @@ use crate::store::Completion;
 pub(crate) enum Verdict {
     /// The event is not to be run again.
     Complete(Record),
-    /// The event is to be run again, when the sender delivers it again or the queue's retry is due. Without a reason it
-    /// is as if it had not been tried.
+    /// The event is to be run again, when the sender delivers it again or the queue's retry is due. Without a reason
+    /// the attempt does not count.
     Release(Option<RetryReason>),
 }
 

@@ -95,7 +95,7 @@ where
         self.report.about = Some((claim.clone(), secret));
         let guard = event.guard.take();
         self.event = Some(event);
-        // A block and not an `async fn`, detached_claim arguments would be kept twice. The box is allocated first, so that the
+        // An `async fn` would keep its arguments twice, so this is a block. The box is allocated first, so that the
         // future is built in place.
         let delivery = Box::write(Box::new_uninit(), async move {
             let mut handling = Handling { delivery: self, output: None };

@@ -207,6 +207,7 @@ impl WebhookLayer {
     }
 
     /// How many deliveries may run at once, those whose sender has hung up included (default 1,024); more get a 503.
+    /// As many duplicates may wait beside them, of all events together.
     ///
     /// # Errors
     /// If it is zero.
@@ -215,7 +216,8 @@ impl WebhookLayer {
         Ok(self.with(|config| config.terms.max_running = deliveries))
     }
 
-    /// How many duplicates of one event may wait at once (default 64); more get a 503 at once.
+    /// How many duplicates of one event may wait at once (default 64); more get a 503 at once. The duplicates of all
+    /// events together are limited by [`max_running`](Self::max_running).
     #[must_use]
     pub fn max_waiting_per_event(self, duplicates: usize) -> Self {
         self.with(|config| config.terms.max_waiting_per_key = duplicates)

@@ -164,7 +164,7 @@ mod tests {
     struct Echo {
         go: Semaphore,
         batches: Mutex<Vec<Vec<u32>>>,
-        on_abandoned: Mutex<Vec<u32>>,
+        abandoned: Mutex<Vec<u32>>,
     }
 
     impl BatchHandler for Arc<Echo> {
@@ -180,12 +180,12 @@ mod tests {
 
         fn on_abandoned(&self, question: u32, answer: u32) {
             assert_eq!(question, answer);
-            self.on_abandoned.lock().expect("no panic").push(question);
+            self.abandoned.lock().expect("no panic").push(question);
         }
     }
 
     fn batcher() -> (Batcher<Arc<Echo>>, Arc<Echo>) {
-        let echo = Echo { go: Semaphore::new(0), batches: Mutex::default(), on_abandoned: Mutex::default() };
+        let echo = Echo { go: Semaphore::new(0), batches: Mutex::default(), abandoned: Mutex::default() };
         let batcher = Batcher::new(Arc::new(echo));
         let echo = batcher.handler().clone();
         (batcher, echo)
@@ -211,7 +211,7 @@ mod tests {
             assert_eq!(asked, answer);
         }
         assert_eq!(*echo.batches.lock().expect("no panic"), [vec![0], vec![1, 2, 3, 4, 5]]);
-        assert!(echo.on_abandoned.lock().expect("no panic").is_empty());
+        assert!(echo.abandoned.lock().expect("no panic").is_empty());
     }
 
     #[tokio::test(start_paused = true)]
@@ -233,7 +233,7 @@ mod tests {
         echo.go.add_permits(1);
         settle().await;
         assert_eq!(*echo.batches.lock().expect("no panic"), [vec![1]]);
-        assert_eq!(*echo.on_abandoned.lock().expect("no panic"), [1]);
+        assert_eq!(*echo.abandoned.lock().expect("no panic"), [1]);
     }
 
     #[tokio::test(start_paused = true)]

@@ -117,11 +117,12 @@ where
     fn report(&self, ended: &Ended) {
         let attempt = self.leased.attempt;
         let outcome = match ended {
-            // Released without having been tried.
+            // The handler was not called.
             Ended::Ran(Settled::Released(Some(Hold::Held))) if self.failure.is_none() => AttemptOutcome::Released,
             Ended::Ran(settled) | Ended::Panicked(settled) | Ended::NotReady(Some(settled)) => {
                 self.outcome_of(*settled)
             }
+            // `Refused`: the work was dropped before or while the handler ran, and the attempt does not count.
             Ended::NotReady(None) | Ended::Accepted | Ended::Duplicate | Ended::Refused(_) => AttemptOutcome::Released,
         };
         let reason = match (&self.failure, ended) {

@@ -1,6 +1,6 @@
 //! Everything at once, by seed: duplicates, failures, panics, hang-ups, forgeries and a store with hiccups.
 //!
-//! `FAULTS_SEED=<number> cargo test --test faults random` plays one more scenario.
+//! `FAULTS_SEED=<number> cargo test --test main faults::random` plays one more scenario.
 
 use std::future::poll_fn;
 use std::sync::Arc;

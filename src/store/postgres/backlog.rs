@@ -19,7 +19,7 @@ use crate::store::{Claim, ClaimRequest, ClaimToken, Fingerprint, StoreError};
 /// of the pool must not keep a receiver from its answer.
 pub(super) struct BacklogBatch {
     connection: DedicatedConnection,
-    count_waiting: Arc<str>,
+    count_waiting_sql: Arc<str>,
     peek: PeekStatement,
 }
 
@@ -51,14 +51,14 @@ impl BacklogBatch {
             .with_settings("SET enable_bitmapscan = off");
         Self {
             connection,
-            count_waiting: statements.text("count_waiting"),
+            count_waiting_sql: statements.text("count_waiting"),
             peek: PeekStatement(statements.text("peek")),
         }
     }
 
     async fn count(&self, up_to: u64, until: Instant) -> Result<u64, Fault> {
         let up_to = i64::try_from(up_to).unwrap_or(i64::MAX);
-        let rows = self.connection.fetch_all(until, || statement(&self.count_waiting).bind(up_to)).await?;
+        let rows = self.connection.fetch_all(until, || statement(&self.count_waiting_sql).bind(up_to)).await?;
         let count: i64 = rows.first().map_or(Ok(0), |row| row.try_get(0))?;
         Ok(count.unsigned_abs())
     }

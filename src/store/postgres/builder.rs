@@ -1,3 +1,5 @@
+//! The options of the store.
+
 use std::fmt;
 use std::time::Duration;
 
@@ -32,7 +34,7 @@ pub struct PostgresStoreBuilder {
     connector: Connector,
     table: TableName,
     purge_every: Option<Duration>,
-    body_retention: Option<Duration>,
+    completed_body_retention: Option<Duration>,
 }
 
 impl PostgresStoreBuilder {
@@ -41,11 +43,11 @@ impl PostgresStoreBuilder {
             connector: Connector { pool, pooled: false, direct: None, deadline: Duration::from_millis(1_500) },
             table: TableName::default(),
             purge_every: Some(Duration::from_secs(60)),
-            body_retention: None,
+            completed_body_retention: None,
         }
     }
 
-    /// The table, as `table` or `schema.table`; `webhook_events` by default.
+    /// Sets the table, as `table` or `schema.table`; `webhook_events` by default.
     ///
     /// Each part is read as in SQL: folded to lower case, unless it is in double quotes, where it can be anything. The
     /// schema must exist. [`PostgresStore::migrate`] creates the table.
@@ -58,8 +60,8 @@ impl PostgresStoreBuilder {
         Ok(self)
     }
 
-    /// How long one batch may take, connecting and retrying included; 1.5 seconds by default, which is less than the
-    /// layer's own [claim deadline](crate::WebhookLayer::claim_deadline).
+    /// Sets how long one batch may take, connecting and retrying included; 1.5 seconds by default, which is less than
+    /// the layer's own [claim deadline](crate::WebhookLayer::claim_deadline).
     ///
     /// When it passes, all callers in the batch get [`TimedOut`](crate::store::StoreErrorKind::TimedOut), and the store
     /// makes another connection, up to a [limit](super#connections). If the server claims events after that, the store
@@ -73,8 +75,8 @@ impl PostgresStoreBuilder {
         Ok(self)
     }
 
-    /// How often expired rows are deleted, at most; once a minute by default. Traffic starts the purge, which runs in
-    /// the background on a connection of the pool.
+    /// Sets how often expired rows are deleted, at most; once a minute by default. Traffic starts the purge, which runs
+    /// in the background on a connection of the pool.
     ///
     /// # Errors
     ///
@@ -90,9 +92,9 @@ impl PostgresStoreBuilder {
         self
     }
 
-    /// The pool goes through a pooler that gives each transaction another session: PgBouncer with `pool_mode =
-    /// transaction`, Supavisor on its transaction port, RDS Proxy. Off by default; [`PostgresStore::check`] warns where
-    /// it seems to be missing.
+    /// Tells the store that the pool goes through a transaction pooler, which gives each transaction another session:
+    /// PgBouncer with `pool_mode = transaction`, Supavisor on its transaction port, RDS Proxy. Off by default;
+    /// [`PostgresStore::check`] warns where it seems to be missing.
     ///
     /// Each statement becomes a transaction of its own: `BEGIN` and its settings as `SET LOCAL`, the statement, its
     /// parameters, `COMMIT`. That is four round trips to the pooler in place of one. No setting outlasts the
@@ -106,14 +108,14 @@ impl PostgresStoreBuilder {
         self
     }
 
-    /// How to reach the server itself, past the pooler; not at all by default. Where a worker runs, the store keeps one
-    /// session there for `LISTEN`, and [`PostgresStore::migrate`] uses another one while it runs.
+    /// Names the server itself, past the pooler; not known by default. Where a worker runs, the store keeps one session
+    /// there for `LISTEN`, and [`PostgresStore::migrate`] uses another one while it runs.
     pub fn direct(mut self, options: PgConnectOptions) -> Self {
         self.connector.direct = Some(options);
         self
     }
 
-    /// How long an inbox keeps heads and bodies of completed events; by default as long as their records.
+    /// Sets how long an inbox keeps heads and bodies of completed events; by default as long as their records.
     ///
     /// After this time, counted from the completion on the server's clock, [`get`](crate::queue::Queue::get) and
     /// [`requeue`](crate::queue::Queue::requeue) treat them as gone, and the next purge removes them from the table.
@@ -121,14 +123,14 @@ impl PostgresStoreBuilder {
     /// completes an event removes them, [`complete_in`](crate::WebhookEvent::complete_in) included;
     /// [`COMPLETE_SQL`](super::COMPLETE_SQL) does not. Waiting, running and dead events keep theirs.
     pub fn keep_completed_bodies(mut self, time: Duration) -> Self {
-        self.body_retention = Some(time);
+        self.completed_body_retention = Some(time);
         self
     }
 
     /// Builds the store. It connects when it is first used.
     #[must_use]
     pub fn build(self) -> PostgresStore {
-        let statements = Statements::new(self.table, self.body_retention.map(delay_milliseconds));
+        let statements = Statements::new(self.table, self.completed_body_retention.map(delay_milliseconds));
         PostgresStore::from_parts(self.connector, statements, self.purge_every)
     }
 }
@@ -139,7 +141,7 @@ impl fmt::Debug for PostgresStoreBuilder {
             .field("table", &format_args!("{}", self.table))
             .field("deadline", &self.connector.deadline)
             .field("purge_every", &self.purge_every)
-            .field("completed_bodies", &self.body_retention)
+            .field("completed_body_retention", &self.completed_body_retention)
             .field("pooled", &self.connector.pooled)
             .field("direct", &self.connector.direct.is_some())
             .finish_non_exhaustive()

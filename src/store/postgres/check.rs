@@ -99,7 +99,8 @@ impl PostgresStore {
         Ok(PostgresReport { warnings, ..report })
     }
 
-    /// Claims an event under an id that no sender can use.
+    /// Tries every right to the table: claims, renews, releases and deletes a test event, under an id that no sender
+    /// can use.
     async fn try_out(&self) -> Result<(), StoreError> {
         let token = ClaimToken::random();
         let key = EventKey::new("", None, &format!("{RESERVED}check:{token}"));
@@ -116,8 +117,8 @@ impl PostgresStore {
     }
 }
 
-/// Whether the server behind a connection changes, or is that of another connection: then each transaction may have
-/// another one.
+/// Returns whether a connection changes its backend process, or shares it with the other one. Each transaction may then
+/// have another session.
 async fn is_pooled(pair: &mut [PgConnection; 2]) -> Result<bool, sqlx::Error> {
     let mut seen: [Vec<i32>; 2] = Default::default();
     for which in [0, 0, 1, 1, 0] {

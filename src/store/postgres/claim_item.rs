@@ -8,7 +8,7 @@ use sqlx::postgres::PgRow;
 
 use super::connection::{BatchStatement, LateStatement};
 use super::settle_batch::SettleBatch;
-use super::settlement::Settlement;
+use super::settlement::SettleItem;
 use super::statements::{Statement, statement};
 use super::values::{RequestColumns, fingerprint, index, milliseconds, token, without_nul};
 use crate::EventKey;
@@ -109,12 +109,12 @@ impl ClaimItem {
     }
 
     /// Releases the claim that this item has won. An enqueued event stays in the queue, and is run.
-    pub(super) fn released(self, fence: i64) -> Option<Settlement> {
-        self.request.is_none().then(|| Settlement::release_fenced(&self.key, self.token, fence))
+    pub(super) fn released(self, fence: i64) -> Option<SettleItem> {
+        self.request.is_none().then(|| SettleItem::release_fenced(&self.key, self.token, fence))
     }
 
-    /// Returns the reply to this item, when the statement was run for `leader`. `is_alone`: the only item of the batch
-    /// with its key and token.
+    /// Returns this item's reply. The statement claimed for `leader`, the first item of the same key. `is_alone` says
+    /// that no other item has this key and token.
     pub(super) fn reply(&self, row: RowState, leader: &Self, is_alone: bool) -> ClaimReply {
         let answered = ClaimReply::Answered;
         let same_body = |fingerprint| self.fingerprint == fingerprint;
@@ -130,7 +130,8 @@ impl ClaimItem {
                 ClaimReply::Fresh { attempt: 1, fence: None }
             }
             RowState::Queued { fingerprint, .. } => answered(Claim::Accepted { same_body: same_body(fingerprint) }),
-            // The item's own claim, which is free to take: the statement was run for another token.
+            // The item's own token holds the claim, but the statement asked under the leader's token. The caller
+            // repeats the claim.
             RowState::Running { holder, fingerprint } if holder == self.token => {
                 ClaimReply::Contended { same_body: same_body(fingerprint) }
             }

@@ -58,7 +58,45 @@ impl ClaimBatch {
             notifier: notifier.clone(),
         }
     }
+}
 
+impl BatchHandler for ClaimBatch {
+    type Question = ClaimItem;
+    type Answer = ClaimReply;
+
+    async fn answer(&self, batch: &[ClaimItem]) -> Answers<ClaimReply> {
+        // The order of the keys is the same in every batch of every instance: two batches that insert the same keys
+        // would otherwise wait for each other.
+        let mut order: Vec<usize> = (0..batch.len()).collect();
+        order.sort_by(|one, other| batch[*one].key().cmp(batch[*other].key()));
+        let groups: Vec<&[usize]> = order.chunk_by(|one, other| batch[*one].key() == batch[*other].key()).collect();
+        // Of several claims of one key, only the first goes into the statement.
+        let leaders: Vec<&ClaimItem> = groups.iter().map(|group| &batch[group[0]]).collect();
+        let states = self.claim(&leaders, self.connection.deadline()).await;
+
+        let mut replies: Vec<_> = batch.iter().map(|_| Err(Fault::timed_out())).collect();
+        for (group, state) in groups.iter().zip(states) {
+            let state = missing_if_locked(state);
+            for index in *group {
+                let item = &batch[*index];
+                let is_alone = !group.iter().any(|other| other != index && batch[*other].token() == item.token());
+                replies[*index] = state.clone().map(|state| item.reply(state, &batch[group[0]], is_alone));
+            }
+        }
+        replies.into_iter().map(|reply| reply.map_err(Into::into)).collect()
+    }
+
+    fn on_abandoned(&self, item: ClaimItem, reply: ClaimReply) {
+        // Released by the fence as well: the caller may have claimed again since, and hold the claim now.
+        if let ClaimReply::Fresh { fence: Some(fence), .. } = reply
+            && let Some(release) = item.released(fence)
+        {
+            self.settlements.tell(release);
+        }
+    }
+}
+
+impl ClaimBatch {
     /// Makes claims of different keys.
     async fn claim(&self, items: &[&ClaimItem], until: Instant) -> Vec<Result<RowState, Fault>> {
         let mut states: Vec<_> = items.iter().map(|_| Err(Fault::timed_out())).collect();
@@ -104,42 +142,6 @@ impl ClaimBatch {
     }
 }
 
-impl BatchHandler for ClaimBatch {
-    type Question = ClaimItem;
-    type Answer = ClaimReply;
-
-    async fn answer(&self, batch: &[ClaimItem]) -> Answers<ClaimReply> {
-        // The order of the keys is the same in every batch of every instance: two batches that insert the same keys
-        // would otherwise wait for each other.
-        let mut order: Vec<usize> = (0..batch.len()).collect();
-        order.sort_by(|one, other| batch[*one].key().cmp(batch[*other].key()));
-        let groups: Vec<&[usize]> = order.chunk_by(|one, other| batch[*one].key() == batch[*other].key()).collect();
-        // Of several claims of one key, only the first goes into the statement.
-        let leaders: Vec<&ClaimItem> = groups.iter().map(|group| &batch[group[0]]).collect();
-        let states = self.claim(&leaders, self.connection.deadline()).await;
-
-        let mut replies: Vec<_> = batch.iter().map(|_| Err(Fault::timed_out())).collect();
-        for (group, state) in groups.iter().zip(states) {
-            let state = missing_if_blocked(state);
-            for index in *group {
-                let item = &batch[*index];
-                let is_alone = !group.iter().any(|other| other != index && batch[*other].token() == item.token());
-                replies[*index] = state.clone().map(|state| item.reply(state, &batch[group[0]], is_alone));
-            }
-        }
-        replies.into_iter().map(|reply| reply.map_err(Into::into)).collect()
-    }
-
-    fn on_abandoned(&self, item: ClaimItem, reply: ClaimReply) {
-        // Released by the fence as well: the caller may have claimed again since, and hold the claim now.
-        if let ClaimReply::Fresh { fence: Some(fence), .. } = reply
-            && let Some(release) = item.released(fence)
-        {
-            self.settlements.tell(release);
-        }
-    }
-}
-
 /// Divides items into statements: either all items of a statement are enqueued or none, and it carries no more bytes
 /// than it should. The oldest items are in the first statement; within each, items keep their order.
 fn parts(items: &[&ClaimItem]) -> Vec<Vec<usize>> {
@@ -177,9 +179,9 @@ fn orders_behind<'a>(items: &[&'a ClaimItem], states: &[Result<RowState, Fault>]
 }
 
 /// A lock that was not granted in time is an answer: another transaction is inserting the key.
-fn missing_if_blocked(state: Result<RowState, Fault>) -> Result<RowState, Fault> {
+fn missing_if_locked(state: Result<RowState, Fault>) -> Result<RowState, Fault> {
     match state {
-        Err(fault) if fault.remedy == Remedy::Blocked => Ok(RowState::Missing),
+        Err(fault) if fault.remedy == Remedy::CheckTableLock => Ok(RowState::Missing),
         state => state,
     }
 }

@@ -74,10 +74,10 @@ pub(super) struct DedicatedConnection {
     name: &'static str,
     connector: Connector,
     /// Set once per session; or the beginning of each transaction, if a pooler may give each one another session.
-    settings: Arc<str>,
+    settings_sql: Arc<str>,
     deadline: Duration,
     lock_timeout: Duration,
-    is_table_locked: Option<Arc<str>>,
+    is_table_locked_sql: Option<Arc<str>>,
     idle: Mutex<Option<PgConnection>>,
     /// One for each statement that was begun and is not answered yet.
     permits: Arc<Semaphore>,
@@ -114,10 +114,10 @@ impl DedicatedConnection {
         Self {
             name,
             connector: connector.clone(),
-            settings: settings.into(),
+            settings_sql: settings.into(),
             deadline,
             lock_timeout,
-            is_table_locked: None,
+            is_table_locked_sql: None,
             idle: Mutex::new(None),
             permits: Arc::new(Semaphore::new(MOST_OPEN)),
         }
@@ -126,13 +126,13 @@ impl DedicatedConnection {
     /// Adds settings, which are `SET` statements.
     pub(super) fn with_settings(mut self, settings: &str) -> Self {
         let settings = if self.connector.pooled { local(settings) } else { settings.to_owned() };
-        self.settings = format!("{}; {settings}", self.settings).into();
+        self.settings_sql = format!("{}; {settings}", self.settings_sql).into();
         self
     }
 
     /// Tells a lock on the whole table from a lock on a row, by this statement.
-    pub(super) fn with_table_lock_check(mut self, is_table_locked: Arc<str>) -> Self {
-        self.is_table_locked = Some(is_table_locked);
+    pub(super) fn with_table_lock_check(mut self, is_table_locked_sql: Arc<str>) -> Self {
+        self.is_table_locked_sql = Some(is_table_locked_sql);
         self
     }
 
@@ -154,14 +154,14 @@ impl DedicatedConnection {
         while let Some(part) = parts.pop() {
             match self.run_part(batch, part, until).await {
                 Ok(part) => outcomes.extend(part.into_iter().map(Ok)),
-                Err(fault) if fault.remedy == Remedy::Blocked && self.table_is_locked(until).await => {
+                Err(fault) if fault.remedy == Remedy::CheckTableLock && self.table_is_locked(until).await => {
                     parts.push(part);
                     if Instant::now() + 2 * self.lock_timeout >= until {
-                        let fault = fault.of_the_table();
+                        let fault = fault.into_table_locked();
                         outcomes.extend(parts.drain(..).flatten().map(|_| Err(fault.clone())));
                     }
                 }
-                Err(fault) if fault.is_of_a_row() && part.len() > 1 => {
+                Err(fault) if fault.may_pass_with_fewer_rows() && part.len() > 1 => {
                     let (first, second) = part.split_at(part.len() / 2);
                     parts.extend([second, first]);
                 }
@@ -183,7 +183,7 @@ impl DedicatedConnection {
 
     /// Called after a wait for a lock was given up. The lock may be gone by then, which the next try shows.
     async fn table_is_locked(&self, until: Instant) -> bool {
-        let Some(sql) = &self.is_table_locked else { return false };
+        let Some(sql) = &self.is_table_locked_sql else { return false };
         let answer = self.fetch_all(until, || statement(sql)).await;
         answer.is_ok_and(|rows| rows.first().is_some_and(|row| row.try_get(0).unwrap_or(false)))
     }
@@ -209,13 +209,14 @@ impl DedicatedConnection {
                 return Err(Fault::timed_out());
             }
             let idle = self.idle().take();
-            // A connection that broke while it was idle must not cost a delivery.
+            // A reused connection may have broken while idle. A statement that fails on one is repeated on a new
+            // connection; a statement that fails on a new connection is not.
             let may_be_stale = idle.is_some();
             let connection = match idle {
                 Some(connection) => connection,
                 None => timeout_at(until, self.connect()).await.map_err(|_| Fault::timed_out())??,
             };
-            let begin = self.connector.pooled.then(|| self.settings.clone());
+            let begin = self.connector.pooled.then(|| self.settings_sql.clone());
             let mut running: Running = Box::pin(fetch_all(connection, begin, query()));
             let Ok((connection, answer)) = timeout_at(until, &mut running).await else {
                 on_late(LateStatement::new(running, permit, MOST_OPEN - self.permits.available_permits()));
@@ -254,7 +255,7 @@ impl DedicatedConnection {
         let mut connection = self.connector.options(self.name).connect().await?;
         // Through a pooler, the settings would stay on a session that others use in a moment.
         if !self.connector.pooled {
-            sqlx::raw_sql(AssertSqlSafe(&*self.settings)).execute(&mut connection).await?;
+            sqlx::raw_sql(AssertSqlSafe(&*self.settings_sql)).execute(&mut connection).await?;
         }
         Ok(connection)
     }

@@ -1,3 +1,5 @@
+//! Why a statement failed, what to do about it, and the error that its callers get.
+
 use std::error::Error;
 use std::fmt;
 use std::sync::Arc;
@@ -18,7 +20,7 @@ pub(super) struct Fault {
     cause: Option<Cause>,
 }
 
-/// How a batch may still succeed.
+/// What to do after a fault.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Remedy {
     /// Repeat the statement: it conflicted with another transaction.
@@ -27,10 +29,11 @@ pub(super) enum Remedy {
     Reconnect,
     /// Split the batch: one of its rows is to blame.
     Split,
-    /// A lock was not granted in time: on one row, which another transaction is about to insert, or on the whole table.
-    /// The server does not tell which.
-    Blocked,
-    Nothing,
+    /// Find out whether the whole table is locked: the server does not tell. If it is not, another transaction holds
+    /// one row, or is about to insert it.
+    CheckTableLock,
+    /// Report the fault to the callers.
+    GiveUp,
 }
 
 #[derive(Clone, Debug)]
@@ -41,18 +44,19 @@ struct Cause {
 
 impl Fault {
     pub(super) fn timed_out() -> Self {
-        Self { remedy: Remedy::Nothing, kind: StoreErrorKind::TimedOut, cause: None }
+        Self { remedy: Remedy::GiveUp, kind: StoreErrorKind::TimedOut, cause: None }
     }
 
-    /// Says that the statement was [blocked](Remedy::Blocked) by a lock on the whole table. Fewer rows would not help.
-    pub(super) fn of_the_table(self) -> Self {
-        Self { remedy: Remedy::Nothing, ..self }.with_advice(TABLE_LOCKED)
+    /// Says that the [lock](Remedy::CheckTableLock) which was not granted is one on the whole table. Fewer rows would
+    /// not help.
+    pub(super) fn into_table_locked(self) -> Self {
+        Self { remedy: Remedy::GiveUp, ..self }.with_advice(TABLE_LOCKED)
     }
 
     /// The store itself refused to run the statement.
     pub(super) fn refused(advice: &'static str) -> Self {
         let cause = Some(Cause { advice: Some(advice), error: None });
-        Self { remedy: Remedy::Nothing, kind: StoreErrorKind::Unavailable, cause }
+        Self { remedy: Remedy::GiveUp, kind: StoreErrorKind::Unavailable, cause }
     }
 
     /// Adds advice on how to resolve the fault.
@@ -66,9 +70,9 @@ impl Fault {
         self.kind == StoreErrorKind::TimedOut
     }
 
-    /// Whether a batch of fewer rows could succeed.
-    pub(super) fn is_of_a_row(&self) -> bool {
-        matches!(self.remedy, Remedy::Split | Remedy::Blocked)
+    /// Whether the statement could succeed with fewer rows: one of them is to blame, or locked.
+    pub(super) fn may_pass_with_fewer_rows(&self) -> bool {
+        matches!(self.remedy, Remedy::Split | Remedy::CheckTableLock)
     }
 }
 
@@ -81,9 +85,9 @@ impl From<sqlx::Error> for Fault {
             sqlx::Error::Io(_) | sqlx::Error::Tls(_) | sqlx::Error::Protocol(_) => {
                 (Remedy::Reconnect, StoreErrorKind::Unavailable)
             }
-            sqlx::Error::PoolTimedOut => (Remedy::Nothing, StoreErrorKind::TimedOut),
+            sqlx::Error::PoolTimedOut => (Remedy::GiveUp, StoreErrorKind::TimedOut),
             sqlx::Error::ColumnDecode { .. } | sqlx::Error::Decode(_) => (Remedy::Split, StoreErrorKind::Corrupt),
-            _ => (Remedy::Nothing, StoreErrorKind::Unavailable),
+            _ => (Remedy::GiveUp, StoreErrorKind::Unavailable),
         };
         Self { remedy, kind, cause: Some(Cause { advice, error: Some(Arc::new(error)) }) }
     }
@@ -95,15 +99,15 @@ fn of_code(code: &str) -> (Remedy, StoreErrorKind) {
         // Serialization failure, deadlock.
         "40001" | "40P01" => Remedy::Repeat,
         // The lock timeout.
-        "55P03" => Remedy::Blocked,
+        "55P03" => Remedy::CheckTableLock,
         // The statement timeout, or an operator's cancel.
-        "57014" => return (Remedy::Nothing, StoreErrorKind::TimedOut),
+        "57014" => return (Remedy::GiveUp, StoreErrorKind::TimedOut),
         // The server is shutting down or has become a standby; a prepared statement is gone or out of date.
         "57P01" | "57P02" | "57P03" | "25006" | "26000" | "0A000" => Remedy::Reconnect,
         _ if code.starts_with("08") => Remedy::Reconnect,
         // Data, constraints, and limits of the server.
         _ if ["22", "23", "54"].iter().any(|class| code.starts_with(class)) => Remedy::Split,
-        _ => Remedy::Nothing,
+        _ => Remedy::GiveUp,
     };
     (remedy, StoreErrorKind::Unavailable)
 }

@@ -15,8 +15,8 @@ use super::wake::Promoter;
 use crate::store::StoreError;
 use crate::telemetry;
 
-/// How often some orders are checked.
-const EVERY: Duration = Duration::from_secs(1);
+/// The pause between two checks for stalled orders.
+const CHECK_INTERVAL: Duration = Duration::from_secs(1);
 
 /// The pause after a check, as a multiple of the time that the check took: behind an old snapshot it takes long.
 const PAUSE_FACTOR: u32 = 20;
@@ -27,7 +27,7 @@ const ORDERS: i64 = 1_000;
 /// How many rows one statement of the purge deletes or changes: few enough to be over in milliseconds.
 const PURGED_AT_ONCE: i64 = 1_000;
 
-/// How long one such statement may take, and how long a connection of the pool.
+/// The deadline of each purge statement, and of the wait for a pool connection.
 const DEADLINE: Duration = Duration::from_secs(30);
 
 /// Looks for orders whose next event waits behind nothing, because a crash came before its promotion.
@@ -72,7 +72,7 @@ impl StalledOrders {
         if now < next.at {
             return None;
         }
-        next.at = now + EVERY;
+        next.at = now + CHECK_INTERVAL;
         Some(std::mem::take(&mut next.after))
     }
 
@@ -85,8 +85,8 @@ impl StalledOrders {
 /// Deletes rows whose retention is over, and bodies that are kept for a shorter time.
 pub(super) struct Purge {
     connector: Connector,
-    delete: Arc<str>,
-    delete_bodies: Arc<str>,
+    delete_sql: Arc<str>,
+    delete_bodies_sql: Arc<str>,
     /// `None` purges only when [`run`](Self::run) is called.
     every: Option<Duration>,
     started: std::time::Instant,
@@ -96,8 +96,15 @@ pub(super) struct Purge {
 
 impl Purge {
     pub(super) fn new(connector: Connector, statements: &Statements, every: Option<Duration>) -> Self {
-        let (delete, delete_bodies) = (statements.purge(), statements.text("purge_bodies"));
-        Self { connector, delete, delete_bodies, every, started: std::time::Instant::now(), due: AtomicU64::new(0) }
+        let (delete_sql, delete_bodies_sql) = (statements.purge(), statements.text("purge_bodies"));
+        Self {
+            connector,
+            delete_sql,
+            delete_bodies_sql,
+            every,
+            started: std::time::Instant::now(),
+            due: AtomicU64::new(0),
+        }
     }
 
     /// Called by traffic. Purges in the background if it is time: no task has to be started, and none stopped.
@@ -131,8 +138,8 @@ impl Purge {
     }
 
     async fn run_on(&self, connection: &mut PgConnection) -> Result<u64, Fault> {
-        let deleted = self.repeat(connection, &self.delete).await?;
-        self.repeat(connection, &self.delete_bodies).await?;
+        let deleted = self.repeat(connection, &self.delete_sql).await?;
+        self.repeat(connection, &self.delete_bodies_sql).await?;
         Ok(deleted)
     }
 

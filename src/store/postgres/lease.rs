@@ -15,7 +15,7 @@ use super::lost_leases::{DroppedLease, LostLeases};
 use super::pick::{Picker, Scan};
 use super::scan_start::{LONGEST_SCAN, ScanStart, ScanStartUpdater};
 use super::settle_batch::SettleBatch;
-use super::settlement::Settlement;
+use super::settlement::SettleItem;
 use super::statements::{Statement, Statements, statement};
 use super::values::{MOST_BYTES, bigint, event_key, fingerprint, milliseconds, stored_request, token};
 use super::wake::Promoter;
@@ -32,7 +32,7 @@ const LARGEST_LEASE: usize = 512;
 /// fails.
 const LOCK_TIMEOUT: Duration = Duration::from_millis(100);
 
-/// How often a lease is repeated that failed in this way.
+/// How often a lease is repeated after it failed on a row that another worker leased.
 const RETRIES: usize = 8;
 
 /// A lease goes in the order of the index, and no further than there is something to lease, however many events wait. A
@@ -52,8 +52,8 @@ const UNREADABLE: &str = "the stored event is not one that this version wrote";
 /// Leases events to workers, on a connection of its own.
 pub(super) struct LeaseBatch {
     connection: DedicatedConnection,
-    lease_first_due: Arc<str>,
-    lease_picked: Arc<str>,
+    lease_first_due_sql: Arc<str>,
+    lease_picked_sql: Arc<str>,
     picker: Picker,
     stalled_orders: StalledOrders,
     scan_start: ScanStartUpdater,
@@ -76,8 +76,8 @@ impl LeaseBatch {
         let search_connection = Arc::new(connect("tower-webhook searches", &for_searches));
         Self {
             connection: connect("tower-webhook leases", connector),
-            lease_first_due: statements.lease("{first_due}"),
-            lease_picked: statements.lease("{picked}"),
+            lease_first_due_sql: statements.lease("{first_due}"),
+            lease_picked_sql: statements.lease("{picked}"),
             picker: Picker::new(statements),
             stalled_orders: StalledOrders::new(statements, promoter.clone()),
             scan_start: ScanStartUpdater::new(scan_start.clone(), statements, search_connection.clone()),
@@ -99,7 +99,7 @@ impl LeaseBatch {
             };
             match leased {
                 // Another worker has leased an event of the same order, which can be seen now.
-                Err(fault) if fault.is_of_a_row() && retries < RETRIES => retries += 1,
+                Err(fault) if fault.may_pass_with_fewer_rows() && retries < RETRIES => retries += 1,
                 Err(fault) if fault.is_late() => {
                     self.scan_start.scan_start().lease_timed_out();
                     return Err(fault);
@@ -116,7 +116,7 @@ impl LeaseBatch {
         request: &LeaseRequest<'_>,
     ) -> Result<InTransit<DroppedLease>, Fault> {
         let query =
-            |tokens: &[ClaimToken]| bind(&self.lease_first_due, scan, request, tokens).bind(bigint(request.limit));
+            |tokens: &[ClaimToken]| bind(&self.lease_first_due_sql, scan, request, tokens).bind(bigint(request.limit));
         self.lease_readable(scan, request, query).await
     }
 
@@ -131,7 +131,7 @@ impl LeaseBatch {
             if keys.is_empty() {
                 break;
             }
-            let query = |tokens: &[ClaimToken]| bind(&self.lease_picked, scan, request, tokens).bind(keys.clone());
+            let query = |tokens: &[ClaimToken]| bind(&self.lease_picked_sql, scan, request, tokens).bind(keys.clone());
             let leased = self.lease_readable(scan, request, query).await?;
             if !leased.is_empty() {
                 return Ok(leased);
@@ -181,7 +181,8 @@ impl LeaseBatch {
         let mut tries = tries.into_inner().unwrap_or_else(PoisonError::into_inner);
         let is_known = match &answer {
             Ok(_) => true,
-            Err(fault) => fault.is_of_a_row(),
+            // The server has refused the last try.
+            Err(fault) => fault.may_pass_with_fewer_rows(),
         };
         if is_known {
             tries.pop();
@@ -203,7 +204,7 @@ impl LeaseBatch {
                     let key = row.try_get("key").unwrap_or_default();
                     telemetry::event_unreadable(key, &error);
                     if let Ok(token) = token(row, "token") {
-                        self.settlements.tell(Settlement::bury(key, token, UNREADABLE));
+                        self.settlements.tell(SettleItem::bury(key, token, UNREADABLE));
                     }
                 }
             }
@@ -237,7 +238,7 @@ impl BatchHandler for LeaseBatch {
         answers
     }
 
-    /// The answer is dropped, and releases its events. So does an answer that was sent and not received.
+    /// Does nothing: dropping the answer releases its events.
     fn on_abandoned(&self, _: OwnedLeaseRequest, _: Self::Answer) {}
 }
 

@@ -7,7 +7,7 @@ use tokio::time::Instant;
 
 use super::connection::DedicatedConnection;
 use super::settle_batch::SettleBatch;
-use super::settlement::Settlement;
+use super::settlement::SettleItem;
 use super::statements::{Statements, statement};
 use super::values::{event_key, milliseconds, token};
 use crate::store::ClaimToken;
@@ -24,7 +24,8 @@ const LONGEST_SEARCH: Duration = Duration::from_secs(60);
 /// How long one look may take.
 const DEADLINE: Duration = Duration::from_secs(5);
 
-/// Added to the time since a lease was asked for: the clocks of two machines run at about the same speed.
+/// Widens the range of lease ends in which a search looks. This process measures how long ago the lease was asked for,
+/// and the server's clock may measure a little more.
 const SLACK: Duration = Duration::from_secs(1);
 
 /// Searches for the events of lost leases, and releases them.
@@ -35,7 +36,7 @@ pub(super) struct LostLeases {
 
 struct Shared {
     connection: Arc<DedicatedConnection>,
-    find_leased: Arc<str>,
+    find_leased_sql: Arc<str>,
     settlements: Batcher<SettleBatch>,
     searches: Mutex<Searches>,
 }
@@ -64,8 +65,8 @@ impl LostLeases {
         statements: &Statements,
         settlements: Batcher<SettleBatch>,
     ) -> Self {
-        let (find_leased, searches) = (statements.text("find_leased"), Mutex::default());
-        Self { shared: Arc::new(Shared { connection, find_leased, settlements, searches }) }
+        let (find_leased_sql, searches) = (statements.text("find_leased"), Mutex::default());
+        Self { shared: Arc::new(Shared { connection, find_leased_sql, settlements, searches }) }
     }
 
     /// Searches in the background for events that are leased under these tokens.
@@ -94,7 +95,7 @@ pub(super) struct DroppedLease {
 impl Releaser for DroppedLease {
     fn release(&self, events: Vec<Leased>) {
         for event in &events {
-            self.lost_leases.shared.settlements.tell(Settlement::release(&event.key, event.token));
+            self.lost_leases.shared.settlements.tell(SettleItem::release(&event.key, event.token));
         }
         // If a release fails, the search repeats it.
         let tokens = events.iter().map(|event| event.token).collect();
@@ -142,7 +143,7 @@ impl Shared {
     /// Releases the events of a lease that are found. Returns whether there were any, if the server answers.
     async fn release_found(&self, search: &Search) -> Option<bool> {
         let query = || {
-            statement(&self.find_leased)
+            statement(&self.find_leased_sql)
                 .bind(search.tokens.iter().map(|token| token.as_bytes().to_vec()).collect::<Vec<_>>())
                 .bind(milliseconds(search.lease))
                 .bind(milliseconds(search.asked_at.elapsed() + SLACK))
@@ -150,7 +151,7 @@ impl Shared {
         let rows = self.connection.fetch_all(Instant::now() + DEADLINE, query).await.ok()?;
         for row in &rows {
             if let (Ok(key), Ok(token)) = (event_key(row), token(row, "token")) {
-                self.settlements.tell(Settlement::release(&key, token));
+                self.settlements.tell(SettleItem::release(&key, token));
             }
         }
         Some(!rows.is_empty())

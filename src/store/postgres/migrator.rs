@@ -82,7 +82,7 @@ impl<'a> Migrator<'a> {
                 return Ok(());
             }
             match self.step().await {
-                Ok(Outcome::Changed) => {
+                Ok(Outcome::Done) => {
                     (since, pause, existing) = (Instant::now(), FIRST_PAUSE, None);
                     continue;
                 }
@@ -117,7 +117,7 @@ impl<'a> Migrator<'a> {
 
 async fn make_next(locked: &mut Locked<'_>, schema: &Schema) -> Result<Outcome, Failed> {
     let row = locked.fetch(&schema.catalogue_sql).await?;
-    let Some(change) = schema.next_change(&row)? else { return Ok(Outcome::Changed) };
+    let Some(change) = schema.next_change(&row)? else { return Ok(Outcome::Done) };
     locked.change(&change, &schema.table).await.map_err(|error| Failed { error, change: Some(change) })
 }
 
@@ -136,7 +136,8 @@ enum Locked<'l> {
 
 /// The outcome of a change.
 enum Outcome {
-    Changed,
+    /// The change was made, or none was missing any more.
+    Done,
     /// Another migrator is at work.
     Busy,
     /// The change cannot be made without a session.
@@ -235,7 +236,7 @@ async fn change_in_session(session: &mut PgConnection, change: &Change) -> Resul
             execute(session, sql.replacen("INDEX ", "INDEX CONCURRENTLY ", 1)).await?;
         }
     }
-    Ok(Outcome::Changed)
+    Ok(Outcome::Done)
 }
 
 async fn change_in_transaction(
@@ -255,7 +256,7 @@ async fn change_in_transaction(
             execute(transaction, brief(&(drop + sql))).await?;
         }
     }
-    Ok(Outcome::Changed)
+    Ok(Outcome::Done)
 }
 
 /// Makes statements give up soon if they do not get their locks. Sent as one query, they are one transaction.

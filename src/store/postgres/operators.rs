@@ -14,9 +14,6 @@ use crate::clock::{from_unix_millis, unix_millis};
 use crate::store::queue::{Change, EventState, Filter, Page, QueueCounts, QueuedEvent, log};
 use crate::store::record::{State, event_state};
 
-/// Events are remembered until their retention is over, whether they are purged by then or not.
-const REMEMBERED: &str = " AND (expires_at IS NULL OR expires_at > now())";
-
 /// The rows that an operator has changed.
 pub(super) struct ChangedRows {
     pub(super) events: u64,
@@ -33,7 +30,7 @@ pub(super) async fn list(
     page: &Page,
 ) -> Result<Vec<QueuedEvent>, Fault> {
     let mut query = matching(&statements.filtered("list"), filter, &EventState::ALL, PgArguments::default());
-    query.push(REMEMBERED);
+    query.push(" AND ").push(statements.text("remembered"));
     if let Some(after) = page.after {
         query.push(" AND arrival > ").push_bind(i64::try_from(after).unwrap_or(i64::MAX));
     }
@@ -83,9 +80,9 @@ pub(super) async fn change(
     };
     let mut query = matching(&filtered, filter, change.states(), arguments);
     if matches!(change, Change::Requeue { .. }) {
-        query.push(REMEMBERED);
+        query.push(" AND ").push(statements.text("remembered"));
     }
-    query.push(&*filtered.after);
+    query.push(&*filtered.after_sql);
     let row = connector.fetch_one(query.build().persistent(false)).await?;
     let mut changed =
         ChangedRows { events: row.try_get::<i64, _>(0)?.unsigned_abs(), orders: Vec::new(), without_body: 0 };
@@ -104,7 +101,7 @@ fn matching(
     states: &[EventState],
     arguments: PgArguments,
 ) -> QueryBuilder<Postgres> {
-    let mut query = QueryBuilder::with_arguments(&*statement.before, arguments);
+    let mut query = QueryBuilder::with_arguments(&*statement.before_sql, arguments);
     query.push(" WHERE arrival IS NOT NULL");
     let states: Vec<_> = filter.states(states).into_iter().map(|state| State::from(state).stored()).collect();
     match *states {

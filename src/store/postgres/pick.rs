@@ -19,8 +19,11 @@ use crate::store::queue::{KindLimits, LeaseBudget, LeaseRequest};
 /// How many of the first due events a lease looks at, in addition to twice as many as it may take.
 const PASSED_OVER: usize = 64;
 
-/// How many kinds one statement looks at, of all endpoints together.
+/// About how many kinds one statement looks at, of all endpoints together.
 const KINDS: usize = 1_000;
+
+/// The fewest kinds per endpoint that one statement looks at, however many endpoints there are.
+const LEAST_KINDS: usize = 16;
 
 /// How often a lease looks at further kinds, if it could take none of the kinds before.
 const ROUNDS: usize = 4;
@@ -33,11 +36,11 @@ pub(super) struct Scan<'a> {
 }
 
 pub(super) struct Picker {
-    candidates: Arc<str>,
-    kinds: Arc<str>,
-    of_kinds: Arc<str>,
-    /// The kind behind which the next lease goes on, for each endpoint or for all of them. There is one only where the
-    /// kinds are more than one statement looks at.
+    candidates_sql: Arc<str>,
+    kinds_sql: Arc<str>,
+    of_kinds_sql: Arc<str>,
+    /// The last kind that was looked at, per endpoint, or of all of them under `None`. The next lease continues behind
+    /// it. Empty where one statement sees all kinds.
     resume_after: Mutex<HashMap<Option<Box<str>>, KindHash>>,
 }
 
@@ -80,9 +83,9 @@ impl Scan<'_> {
 impl Picker {
     pub(super) fn new(statements: &Statements) -> Self {
         Self {
-            candidates: statements.text("candidates"),
-            kinds: statements.text("kinds"),
-            of_kinds: statements.text("of_kinds"),
+            candidates_sql: statements.text("candidates"),
+            kinds_sql: statements.text("kinds"),
+            of_kinds_sql: statements.text("of_kinds"),
             resume_after: Mutex::default(),
         }
     }
@@ -90,7 +93,7 @@ impl Picker {
     /// Returns the keys of the events to lease.
     pub(super) async fn pick(&self, scan: &Scan<'_>, request: &LeaseRequest<'_>) -> Result<Vec<String>, Fault> {
         let looked_at = 2 * request.limit + PASSED_OVER;
-        let query = || statement(&self.candidates).bind(scan.start).bind(bigint(looked_at));
+        let query = || statement(&self.candidates_sql).bind(scan.start).bind(bigint(looked_at));
         let candidates = read_candidates(&scan.fetch_all(query).await?)?;
         let are_all = candidates.len() < looked_at;
         let picked = with_room(&candidates, request);
@@ -125,9 +128,9 @@ impl Picker {
             let resume_after = self.resume_after.lock().unwrap_or_else(PoisonError::into_inner);
             ranges.iter().map(|range| resume_after.get(range).copied()).collect()
         };
-        let most = (KINDS / ranges.len()).max(16);
+        let most = (KINDS / ranges.len()).max(LEAST_KINDS);
         let query = || {
-            statement(&self.kinds)
+            statement(&self.kinds_sql)
                 .bind(scan.start)
                 .bind(ranges.iter().map(|name| name.as_deref()).collect::<Vec<_>>())
                 .bind(after.iter().map(|after| after.map(|hash| hash.endpoint)).collect::<Vec<_>>())
@@ -157,7 +160,7 @@ impl Picker {
     /// Returns the first due events of these kinds, up to a number of each.
     async fn first_of_kinds(&self, scan: &Scan<'_>, kinds: Vec<(KindHash, usize)>) -> Result<Vec<Candidate>, Fault> {
         let query = || {
-            statement(&self.of_kinds)
+            statement(&self.of_kinds_sql)
                 .bind(scan.start)
                 .bind(kinds.iter().map(|(hash, _)| hash.endpoint).collect::<Vec<_>>())
                 .bind(kinds.iter().map(|(hash, _)| hash.event_type).collect::<Vec<_>>())
@@ -170,13 +173,14 @@ impl Picker {
 /// Returns the keys of the first candidates that the worker has room for.
 fn with_room(candidates: &[Candidate], request: &LeaseRequest<'_>) -> Vec<String> {
     let mut budget = LeaseBudget::new(request);
-    let mut try_take = |candidate: &&Candidate| budget.try_take(&candidate.endpoint, candidate.event_type.as_deref());
-    let picked = candidates.iter().filter(|candidate| try_take(candidate)).take(request.limit);
+    let has_room = |candidate: &&Candidate| budget.try_take(&candidate.endpoint, candidate.event_type.as_deref());
+    let picked = candidates.iter().filter(has_room).take(request.limit);
     picked.map(|candidate| candidate.key.clone()).collect()
 }
 
-/// Returns the kinds of the next events, and how many events of each the worker has room for. An event of any other
-/// kind comes too late, or there is no room for it when its turn comes.
+/// Returns the kinds of the next events, and how many events of each the worker has room for. The other kinds are left
+/// out: their first events are due later than the events that fill the lease, or than those that fill the worker's room
+/// for their endpoint or type.
 fn kinds_with_room(kinds: Vec<Kind>, request: &LeaseRequest<'_>) -> Vec<(KindHash, usize)> {
     let mut due: Vec<_> = kinds.into_iter().filter_map(|kind| Some((kind.hash, kind.first?))).collect();
     due.sort_unstable_by_key(|(_, first)| (first.due, first.arrival));

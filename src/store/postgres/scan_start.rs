@@ -11,13 +11,13 @@ use super::connection::DedicatedConnection;
 use super::statements::{Statements, statement};
 
 /// How often the start is updated.
-const EVERY: Duration = Duration::from_secs(1);
+const UPDATE_INTERVAL: Duration = Duration::from_secs(1);
 
 /// With fewer dead rows than this, a scan of all of them is short.
 const MANY_DEAD: i64 = 20_000;
 
 /// If a scan from the beginning takes no longer than this, leases start there.
-const COSTLY: Duration = Duration::from_millis(5);
+const SHORT_SCAN: Duration = Duration::from_millis(5);
 
 /// The pause after a scan from the beginning, as a multiple of the time that it took.
 const PAUSE_FACTOR: u32 = 20;
@@ -54,8 +54,8 @@ struct State {
     updates: u64,
     next_update: Instant,
     next_scan: Instant,
-    /// A lease that started at the beginning has missed its deadline.
-    is_needed: bool,
+    /// A lease has missed its deadline since the last update.
+    has_timed_out: bool,
 }
 
 /// An update of the start. Events that are included meanwhile are noted until this is dropped.
@@ -69,8 +69,8 @@ struct Update<'a> {
 /// Updates the start by statements.
 pub(super) struct ScanStartUpdater {
     scan_start: Arc<ScanStart>,
-    measure: Arc<str>,
-    first_before: Arc<str>,
+    measure_sql: Arc<str>,
+    first_before_sql: Arc<str>,
     /// For scans from the beginning, which may take long.
     search_connection: Arc<DedicatedConnection>,
 }
@@ -85,7 +85,7 @@ impl ScanStart {
             updates: 0,
             next_update: now,
             next_scan: now,
-            is_needed: false,
+            has_timed_out: false,
         };
         Self { state: Mutex::new(state) }
     }
@@ -106,7 +106,7 @@ impl ScanStart {
     /// Notes that a lease has missed its deadline.
     pub(super) fn lease_timed_out(&self) {
         let mut state = self.lock();
-        (state.is_needed, state.next_update) = (true, Instant::now());
+        (state.has_timed_out, state.next_update) = (true, Instant::now());
     }
 
     fn begin_update(&self) -> Update<'_> {
@@ -153,8 +153,8 @@ impl ScanStartUpdater {
         statements: &Statements,
         search_connection: Arc<DedicatedConnection>,
     ) -> Self {
-        let (measure, first_before) = (statements.text("measure_scan"), statements.text("first_before_scan"));
-        Self { scan_start, measure, first_before, search_connection }
+        let (measure_sql, first_before_sql) = (statements.text("measure_scan"), statements.text("first_before_scan"));
+        Self { scan_start, measure_sql, first_before_sql, search_connection }
     }
 
     pub(super) fn scan_start(&self) -> &ScanStart {
@@ -168,11 +168,11 @@ impl ScanStartUpdater {
             if now < state.next_update {
                 return;
             }
-            state.next_update = now + EVERY;
+            state.next_update = now + UPDATE_INTERVAL;
         }
         let update = self.scan_start.begin_update();
         // If this fails, so does the lease that follows, and its caller gets the error.
-        let Ok(rows) = connection.fetch_all(until, || statement(&self.measure).bind(update.start)).await else {
+        let Ok(rows) = connection.fetch_all(until, || statement(&self.measure_sql).bind(update.start)).await else {
             return;
         };
         let _ = rows.first().map(|row| self.apply(&update, row));
@@ -180,9 +180,9 @@ impl ScanStartUpdater {
 
     fn apply(&self, update: &Update<'_>, row: &PgRow) -> Result<(), sqlx::Error> {
         let (dead, now): (i64, i64) = (row.try_get("dead")?, row.try_get("now")?);
-        let is_needed = std::mem::take(&mut self.scan_start.lock().is_needed);
+        let has_timed_out = std::mem::take(&mut self.scan_start.lock().has_timed_out);
         // A start that has left the beginning stays until a scan finds that it is not worth it.
-        if dead < MANY_DEAD && !is_needed && update.start.is_none() {
+        if dead < MANY_DEAD && !has_timed_out && update.start.is_none() {
             return Ok(());
         }
         let recently = now - MARGIN;
@@ -192,7 +192,7 @@ impl ScanStartUpdater {
                 update.set(first.map_or(recently, |first| first.min(recently)));
             }
             // Events before it are found by the scan.
-            None if is_needed => update.set(recently),
+            None if has_timed_out => update.set(recently),
             None => {}
         }
         self.scan_skipped(recently);
@@ -209,7 +209,7 @@ impl ScanStartUpdater {
             // Until it is known how long this scan takes.
             state.next_scan = now + LONGEST_SCAN;
         }
-        let (scan_start, sql) = (self.scan_start.clone(), self.first_before.clone());
+        let (scan_start, sql) = (self.scan_start.clone(), self.first_before_sql.clone());
         let connection = self.search_connection.clone();
         tokio::spawn(async move {
             let (update, begun_at) = (scan_start.begin_update(), Instant::now());
@@ -219,7 +219,7 @@ impl ScanStartUpdater {
                 Ok(rows) => {
                     let first = rows.first().and_then(|row| row.try_get::<i64, _>(0).ok());
                     match update.start {
-                        _ if took < COSTLY => scan_start.return_to_beginning(),
+                        _ if took < SHORT_SCAN => scan_start.return_to_beginning(),
                         Some(_) => first.into_iter().for_each(|first| scan_start.include(first)),
                         None => update.set(first.map_or(recently, |first| first.min(recently))),
                     }
@@ -228,7 +228,7 @@ impl ScanStartUpdater {
                 // Events before the start would not be found.
                 Err(_) => scan_start.return_to_beginning(),
             }
-            scan_start.lock().next_scan = Instant::now() + EVERY.max(took * PAUSE_FACTOR);
+            scan_start.lock().next_scan = Instant::now() + UPDATE_INTERVAL.max(took * PAUSE_FACTOR);
         });
     }
 }

@@ -10,7 +10,7 @@ use super::connection::DedicatedConnection;
 use super::connector::Connector;
 use super::fault::Fault;
 use super::scan_start::ScanStart;
-use super::settlement::{SettleReply, SettleStatement, Settlement, WhyUnsettled};
+use super::settlement::{SettleItem, SettleReply, SettleStatement, WhyUnsettled};
 use super::statements::Statements;
 use super::wake::{Notifier, Promoter};
 use crate::store::batcher::{Answers, BatchHandler};
@@ -45,14 +45,35 @@ impl SettleBatch {
             notifier: notifier.clone(),
         }
     }
+}
 
-    /// Makes settlements of different keys. One statement settles them; another one looks up why it did not.
-    async fn settle(&self, items: &[&Settlement], until: Instant) -> Vec<Result<SettleReply, Fault>> {
+impl BatchHandler for SettleBatch {
+    type Question = SettleItem;
+    type Answer = SettleReply;
+
+    async fn answer(&self, batch: &[SettleItem]) -> Answers<SettleReply> {
+        let until = self.connection.deadline();
+        let mut replies: Vec<_> = batch.iter().map(|_| Err(Fault::timed_out())).collect();
+        for round in rounds(batch) {
+            let items: Vec<&SettleItem> = round.iter().map(|index| &batch[*index]).collect();
+            for (index, reply) in round.into_iter().zip(self.settle(&items, until).await) {
+                replies[index] = reply;
+            }
+        }
+        replies.into_iter().map(|reply| reply.map_err(Into::into)).collect()
+    }
+
+    fn on_abandoned(&self, _: SettleItem, _: SettleReply) {}
+}
+
+impl SettleBatch {
+    /// Settles claims of different keys in one statement. A second statement finds out why the others were not settled.
+    async fn settle(&self, items: &[&SettleItem], until: Instant) -> Vec<Result<SettleReply, Fault>> {
         let mut replies = self.connection.run_batch(&self.settle, items, until).await;
         let is_open = |index: &usize| matches!(replies[*index], Ok(SettleReply::Contended));
         let open: Vec<usize> = (0..items.len()).filter(is_open).collect();
         if !open.is_empty() {
-            let unsettled: Vec<&Settlement> = open.iter().map(|index| items[*index]).collect();
+            let unsettled: Vec<&SettleItem> = open.iter().map(|index| items[*index]).collect();
             let found = self.connection.run_batch(&self.why_unsettled, &unsettled, until).await;
             for (index, reply) in open.into_iter().zip(found) {
                 replies[index] = reply;
@@ -81,28 +102,9 @@ impl SettleBatch {
     }
 }
 
-impl BatchHandler for SettleBatch {
-    type Question = Settlement;
-    type Answer = SettleReply;
-
-    async fn answer(&self, batch: &[Settlement]) -> Answers<SettleReply> {
-        let until = self.connection.deadline();
-        let mut replies: Vec<_> = batch.iter().map(|_| Err(Fault::timed_out())).collect();
-        for round in rounds(batch) {
-            let items: Vec<&Settlement> = round.iter().map(|index| &batch[*index]).collect();
-            for (index, reply) in round.into_iter().zip(self.settle(&items, until).await) {
-                replies[index] = reply;
-            }
-        }
-        replies.into_iter().map(|reply| reply.map_err(Into::into)).collect()
-    }
-
-    fn on_abandoned(&self, _: Settlement, _: SettleReply) {}
-}
-
 /// Divides a batch into statements that run one after the other, each in the order of its keys. Settlements of one key
 /// are made in the order in which they were asked for.
-fn rounds(batch: &[Settlement]) -> Vec<Vec<usize>> {
+fn rounds(batch: &[SettleItem]) -> Vec<Vec<usize>> {
     let mut rounds: Vec<Vec<usize>> = Vec::new();
     let mut rounds_of_key: HashMap<&str, usize> = HashMap::with_capacity(batch.len());
     for (index, settlement) in batch.iter().enumerate() {

@@ -17,13 +17,13 @@ use crate::store::{ClaimRequest, ClaimToken, Completion, Ending, Hold};
 const RELEASED_FOR: Duration = Duration::from_secs(24 * 3600);
 
 /// One renewal, start, completion, release, retry or burial of a batch.
-pub(super) struct Settlement {
+pub(super) struct SettleItem {
     /// A text: an event that cannot be read may have a key that this store never wrote.
     pub(super) key: Box<str>,
     token: ClaimToken,
-    becomes: Becomes,
-    /// The lease, the retention or the delay.
-    span_ms: i64,
+    becomes: TargetState,
+    /// The lease, the retention, or the delay of a retry.
+    duration_ms: i64,
     summary: Option<Box<str>>,
     /// The line that is added to the log of failed attempts, if the event is queued.
     failure: Option<String>,
@@ -45,9 +45,9 @@ pub(super) enum SettleReply {
     Contended,
 }
 
-/// The state that a claim is brought to.
+/// The state that a settlement brings its claim to, as `becomes` names it in `sql/claims.sql`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Becomes {
+enum TargetState {
     Running,
     Completed,
     Failed,
@@ -58,7 +58,7 @@ enum Becomes {
     Dead,
 }
 
-impl Becomes {
+impl TargetState {
     fn as_str(self) -> &'static str {
         match self {
             Self::Running => "running",
@@ -75,8 +75,8 @@ impl Becomes {
         matches!(self, Self::Started | Self::Retried | Self::Dead)
     }
 
-    /// Whether a row in this state was settled so before, and the reply was lost.
-    fn is_done(self, state: &str) -> bool {
+    /// Returns whether an earlier try of this settlement can have left the row in `state`.
+    fn matches_state(self, state: &str) -> bool {
         match self {
             Self::Running | Self::Started => false,
             Self::Completed | Self::Failed => matches!(state, "completed" | "failed"),
@@ -87,13 +87,13 @@ impl Becomes {
     }
 }
 
-impl Settlement {
+impl SettleItem {
     pub(super) fn renew(claim: &ClaimRequest<'_>) -> Self {
-        Self::new(claim.key.as_str(), claim.token, Becomes::Running, claim.lease)
+        Self::new(claim.key.as_str(), claim.token, TargetState::Running, claim.lease)
     }
 
     pub(super) fn start(claim: &ClaimRequest<'_>) -> Self {
-        Self::new(claim.key.as_str(), claim.token, Becomes::Started, claim.lease)
+        Self::new(claim.key.as_str(), claim.token, TargetState::Started, claim.lease)
     }
 
     pub(super) fn end(claim: &ClaimRequest<'_>, ending: Ending<'_>) -> Self {
@@ -106,7 +106,7 @@ impl Settlement {
     }
 
     pub(super) fn release(key: &EventKey, token: ClaimToken) -> Self {
-        Self::new(key.as_str(), token, Becomes::Released, RELEASED_FOR)
+        Self::new(key.as_str(), token, TargetState::Released, RELEASED_FOR)
     }
 
     /// Releases the claim whose lease ends at the fence, and no later one under the same token.
@@ -116,24 +116,32 @@ impl Settlement {
 
     /// Buries an event, also one whose row cannot be read.
     pub(super) fn bury(key: &str, token: ClaimToken, reason: &str) -> Self {
-        let dead = Self::new(key, token, Becomes::Dead, Duration::ZERO);
+        let dead = Self::new(key, token, TargetState::Dead, Duration::ZERO);
         Self { summary: Some(without_nul(reason)), failure: Some(log::escaped(reason)), ..dead }
     }
 
     fn complete(claim: &ClaimRequest<'_>, completion: &Completion<'_>) -> Self {
-        let becomes = if completion.failed { Becomes::Failed } else { Becomes::Completed };
+        let becomes = if completion.failed { TargetState::Failed } else { TargetState::Completed };
         let summary = Some(without_nul(completion.summary));
         let failure = completion.failed.then(|| log::escaped(completion.summary));
         Self { summary, failure, ..Self::new(claim.key.as_str(), claim.token, becomes, completion.retention) }
     }
 
     fn retry(claim: &ClaimRequest<'_>, after: Duration, reason: &str) -> Self {
-        let retried = Self::new(claim.key.as_str(), claim.token, Becomes::Retried, after);
-        Self { span_ms: delay_milliseconds(after), failure: Some(log::escaped(reason)), ..retried }
+        let retried = Self::new(claim.key.as_str(), claim.token, TargetState::Retried, after);
+        Self { duration_ms: delay_milliseconds(after), failure: Some(log::escaped(reason)), ..retried }
     }
 
-    fn new(key: &str, token: ClaimToken, becomes: Becomes, span: Duration) -> Self {
-        Self { key: key.into(), token, becomes, span_ms: milliseconds(span), summary: None, failure: None, fence: None }
+    fn new(key: &str, token: ClaimToken, becomes: TargetState, duration: Duration) -> Self {
+        Self {
+            key: key.into(),
+            token,
+            becomes,
+            duration_ms: milliseconds(duration),
+            summary: None,
+            failure: None,
+            fence: None,
+        }
     }
 
     /// Returns the reply for a row in this state that was not settled.
@@ -141,7 +149,7 @@ impl Settlement {
         match state {
             _ if self.becomes.is_for_queued_events() && !is_queued => SettleReply::Done(Hold::Lost),
             "running" if is_own && self.fence.is_none() => SettleReply::Contended,
-            _ if is_own && self.becomes.is_done(state) => SettleReply::Done(Hold::Held),
+            _ if is_own && self.becomes.matches_state(state) => SettleReply::Done(Hold::Held),
             _ => SettleReply::Done(Hold::Lost),
         }
     }
@@ -151,27 +159,27 @@ impl Settlement {
 pub(super) struct SettleStatement(pub(super) Arc<str>);
 
 impl BatchStatement for SettleStatement {
-    type Item = Settlement;
+    type Item = SettleItem;
     type Outcome = SettleReply;
 
     const MISSING: SettleReply = SettleReply::Contended;
 
-    fn query(&self, items: &[&Settlement]) -> Statement {
+    fn query(&self, items: &[&SettleItem]) -> Statement {
         keys_and_tokens(&self.0, items)
             .bind(items.iter().map(|item| item.becomes.as_str()).collect::<Vec<_>>())
-            .bind(items.iter().map(|item| item.span_ms).collect::<Vec<_>>())
+            .bind(items.iter().map(|item| item.duration_ms).collect::<Vec<_>>())
             .bind(items.iter().map(|item| item.summary.as_deref()).collect::<Vec<_>>())
             .bind(items.iter().map(|item| item.failure.as_deref()).collect::<Vec<_>>())
             .bind(items.iter().map(|item| item.fence).collect::<Vec<_>>())
     }
 
-    fn read(&self, items: &[&Settlement], row: &PgRow) -> Result<(usize, SettleReply), sqlx::Error> {
+    fn read(&self, items: &[&SettleItem], row: &PgRow) -> Result<(usize, SettleReply), sqlx::Error> {
         let is_due = row.try_get::<Option<bool>, _>("is_due")? == Some(true);
         let reply = done(Hold::Held, is_due, row.try_get("leaves")?, row.try_get("due")?);
         Ok((index(row, items.len())?, reply))
     }
 
-    fn on_late(&self, _: &[&Settlement], late: LateStatement) {
+    fn on_late(&self, _: &[&SettleItem], late: LateStatement) {
         late.ignore();
     }
 }
@@ -180,16 +188,16 @@ impl BatchStatement for SettleStatement {
 pub(super) struct WhyUnsettled(pub(super) Arc<str>);
 
 impl BatchStatement for WhyUnsettled {
-    type Item = Settlement;
+    type Item = SettleItem;
     type Outcome = SettleReply;
 
     const MISSING: SettleReply = SettleReply::Done(Hold::Lost);
 
-    fn query(&self, items: &[&Settlement]) -> Statement {
+    fn query(&self, items: &[&SettleItem]) -> Statement {
         keys_and_tokens(&self.0, items)
     }
 
-    fn read(&self, items: &[&Settlement], row: &PgRow) -> Result<(usize, SettleReply), sqlx::Error> {
+    fn read(&self, items: &[&SettleItem], row: &PgRow) -> Result<(usize, SettleReply), sqlx::Error> {
         let index = index(row, items.len())?;
         let (is_own, is_queued) = (row.try_get("own")?, row.try_get("queued")?);
         let reply = match items[index].reply_unsettled(is_own, row.try_get("state")?, is_queued) {
@@ -201,7 +209,7 @@ impl BatchStatement for WhyUnsettled {
     }
 }
 
-fn keys_and_tokens(sql: &Arc<str>, items: &[&Settlement]) -> Statement {
+fn keys_and_tokens(sql: &Arc<str>, items: &[&SettleItem]) -> Statement {
     statement(sql)
         .bind(items.iter().map(|item| &*item.key).collect::<Vec<_>>())
         .bind(items.iter().map(|item| item.token.as_bytes().as_slice()).collect::<Vec<_>>())

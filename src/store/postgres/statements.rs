@@ -25,8 +25,9 @@ pub const COMPLETE_SQL: &str = "UPDATE webhook_events
  WHERE key = $1 AND token = $2 AND state = 'running'
 ";
 
-/// The place of the body retention in [`COMPLETE_SQL`], which has to be a statement as it is.
-const KEPT: &str = "NULL::bigint /* kept */";
+/// [`COMPLETE_SQL`] must run unchanged, so it contains this expression, which [`complete`](Statements::complete)
+/// replaces by the body retention.
+const BODY_RETENTION_PLACEHOLDER: &str = "NULL::bigint /* kept */";
 
 const FILES: [&str; 5] = [
     include_str!("sql/claims.sql"),
@@ -43,20 +44,21 @@ pub(super) type Statement = Query<'static, Postgres, PgArguments>;
 pub(super) struct Statements {
     pub(super) table: TableName,
     /// How long bodies of completed events are kept, in milliseconds and in SQL.
-    body_retention: String,
+    completed_body_retention_sql: String,
 }
 
 /// A statement in two parts: a filter's condition belongs between them.
 pub(super) struct Filtered {
-    pub(super) before: String,
-    pub(super) after: String,
+    pub(super) before_sql: String,
+    pub(super) after_sql: String,
 }
 
 impl Statements {
-    /// With a `body_retention_ms` of `None`, bodies of completed events are kept as long as their records.
-    pub(super) fn new(table: TableName, body_retention_ms: Option<i64>) -> Self {
-        let body_retention = body_retention_ms.map_or("NULL::bigint".to_owned(), |ms| format!("{ms}::bigint"));
-        Self { table, body_retention }
+    /// With a `completed_body_retention_ms` of `None`, bodies of completed events are kept as long as their records.
+    pub(super) fn new(table: TableName, completed_body_retention_ms: Option<i64>) -> Self {
+        let completed_body_retention_sql =
+            completed_body_retention_ms.map_or("NULL::bigint".to_owned(), |ms| format!("{ms}::bigint"));
+        Self { table, completed_body_retention_sql }
     }
 
     /// The section of this name.
@@ -74,7 +76,7 @@ impl Statements {
     }
 
     pub(super) fn complete(&self) -> Arc<str> {
-        self.table.render(&COMPLETE_SQL.replace(KEPT, &self.body_retention)).into()
+        self.table.render(&COMPLETE_SQL.replace(BODY_RETENTION_PLACEHOLDER, &self.completed_body_retention_sql)).into()
     }
 
     /// The section of this name, around the condition of a filter.
@@ -82,11 +84,12 @@ impl Statements {
         let text = self.section(name, &[]);
         // Divided before it is rendered: a table may be named like the placeholder.
         let (before, after) = text.split_once("{matching}").expect("a place for the condition");
-        Filtered { before: self.table.render(before), after: self.table.render(after) }
+        Filtered { before_sql: self.table.render(before), after_sql: self.table.render(after) }
     }
 
     fn section(&self, name: &str, values: &[(&str, &str)]) -> String {
-        sections::sql(&FILES, name, &[values, &[("body_retention", &self.body_retention)]].concat())
+        let own: [(&str, &str); 1] = [("completed_body_retention", &self.completed_body_retention_sql)];
+        sections::sql(&FILES, name, &[values, &own].concat())
     }
 }
 

@@ -1,3 +1,5 @@
+//! The store: each verb of the contracts, as a question to the batch that answers it.
+
 use std::fmt;
 use std::future::Future;
 use std::pin::Pin;
@@ -18,7 +20,7 @@ use super::operators::ChangedRows;
 use super::scan_start::ScanStart;
 use super::schema::Schema;
 use super::settle_batch::SettleBatch;
-use super::settlement::{SettleReply, Settlement};
+use super::settlement::{SettleItem, SettleReply};
 use super::statements::Statements;
 use super::wake::{Listener, Notifier, Promoter};
 use super::{PostgresStoreBuilder, operators};
@@ -169,11 +171,11 @@ impl PostgresStore {
     }
 
     /// Settles a claim. While another transaction holds the row, the settlement is repeated, up to the last pause; then
-    /// the reply is `locked`.
+    /// the reply is `when_locked`.
     async fn settle_row(
         &self,
-        settlement: impl Fn() -> Settlement + Send,
-        locked: Result<Hold, StoreErrorKind>,
+        settlement: impl Fn() -> SettleItem + Send,
+        when_locked: Result<Hold, StoreErrorKind>,
     ) -> Result<Hold, StoreError> {
         let mut pauses = PAUSES.into_iter();
         loop {
@@ -181,7 +183,7 @@ impl PostgresStore {
                 SettleReply::Done(hold) | SettleReply::Freed { hold, .. } => return Ok(hold),
                 SettleReply::Contended => {}
             }
-            let Some(pause) = pauses.next() else { return locked.map_err(StoreError::new) };
+            let Some(pause) = pauses.next() else { return when_locked.map_err(StoreError::new) };
             tokio::time::sleep(pause).await;
         }
     }
@@ -200,11 +202,11 @@ impl Store for PostgresStore {
 
     fn renew<'a>(&'a self, claim: &'a ClaimRequest<'a>) -> StoreFuture<'a, Hold> {
         // The transaction that holds the row keeps all other callers from taking the claim over.
-        Box::pin(self.settle_row(|| Settlement::renew(claim), Ok(Hold::Held)))
+        Box::pin(self.settle_row(|| SettleItem::renew(claim), Ok(Hold::Held)))
     }
 
     fn settle<'a>(&'a self, claim: &'a ClaimRequest<'a>, ending: Ending<'a>) -> StoreFuture<'a, Hold> {
-        Box::pin(self.settle_row(move || Settlement::end(claim, ending), Err(StoreErrorKind::Locked)))
+        Box::pin(self.settle_row(move || SettleItem::end(claim, ending), Err(StoreErrorKind::Locked)))
     }
 
     fn enlistment(&self) -> Option<Enlistment> {
@@ -240,7 +242,7 @@ impl Queue for PostgresStore {
     }
 
     fn start<'a>(&'a self, claim: &'a ClaimRequest<'a>) -> StoreFuture<'a, Hold> {
-        Box::pin(self.settle_row(|| Settlement::start(claim), Err(StoreErrorKind::Locked)))
+        Box::pin(self.settle_row(|| SettleItem::start(claim), Err(StoreErrorKind::Locked)))
     }
 
     fn wake(&self) -> Pin<Box<dyn Future<Output = ()> + Send + '_>> {

@@ -18,8 +18,8 @@ use super::scan_start::ScanStart;
 use super::statements::{Statements, statement};
 use crate::store::batcher::{Answers, BatchHandler, Batcher};
 
-/// Before another connection listens.
-const PAUSE: Duration = Duration::from_secs(1);
+/// The pause before the listener reconnects.
+const RECONNECT_PAUSE: Duration = Duration::from_secs(1);
 
 /// After this time without a notification, the connection is tested: some connections are dropped silently.
 const SILENCE: Duration = Duration::from_secs(60);
@@ -50,7 +50,7 @@ impl Promoter {
         }
     }
 
-    /// The same, on a connection of the pool.
+    /// Promotes the next events on a connection of the pool.
     pub(super) async fn promote_next_over_pool(&self, connector: &Connector, orders: &[String]) {
         if !orders.is_empty() {
             let rows = connector.fetch_all(statement(&self.sql).bind(orders.to_vec())).await;
@@ -156,7 +156,7 @@ async fn keep_listening(connector: Connector, sql: Arc<str>, here: Arc<Notify>) 
     loop {
         // The error is not reported: workers poll, and report it if they cannot.
         let _ = listen(&connector, &sql, &here).await;
-        tokio::time::sleep(PAUSE).await;
+        tokio::time::sleep(RECONNECT_PAUSE).await;
     }
 }
 

@@ -82,7 +82,7 @@ RETURNING l.n, e.attempts, (extract(epoch FROM e.lease_until) * 1000000)::bigint
 INSERT INTO webhook_events AS e
     (key, state, token, lease_until, received_at, attempts, fingerprint, order_key, sequence)
 
--- name: unless_higher
+-- name: keep_highest
 ON CONFLICT (key) DO UPDATE SET sequence = excluded.sequence WHERE e.sequence < excluded.sequence
 
 -- Keeps the sequences of the rows that a claim takes over before the purge has deleted them.
@@ -93,14 +93,14 @@ SELECT 'applied ' || old_order, 'applied', '', now(), now(), 0, 0, old_order, ma
  WHERE was = 'completed' AND holder <> '' AND old_order IS NOT NULL AND old_sequence IS NOT NULL
  GROUP BY old_order
  ORDER BY old_order
-{unless_higher}
+{keep_highest}
 
 -- Renews or ends the claims that their tokens hold. A queued event that is released is put back to where it was, and
 -- the attempt is not counted; if it is retried or buried, the failed attempt is added to `failures`.
 -- name: settle
 WITH locked AS MATERIALIZED (
     SELECT a.*, e.ctid AS place, e.arrival IS NOT NULL AS queued,
-           now() + a.span * interval '1 millisecond' AS until,
+           now() + a.duration * interval '1 millisecond' AS until,
            CASE a.becomes
                WHEN 'dead' THEN 'failed'
                WHEN 'retried' THEN 'accepted'
@@ -109,7 +109,7 @@ WITH locked AS MATERIALIZED (
                ELSE a.becomes
            END AS state
       FROM unnest($1::text[], $2::bytea[], $3::text[], $4::bigint[], $5::text[], $6::text[], $7::bigint[])
-           WITH ORDINALITY AS a (key, token, becomes, span, summary, failure, fence, n)
+           WITH ORDINALITY AS a (key, token, becomes, duration, summary, failure, fence, n)
       JOIN webhook_events e ON e.key = a.key COLLATE "C"
      WHERE e.token = a.token
        AND e.state = 'running'
@@ -133,10 +133,10 @@ UPDATE webhook_events e
        was_due_at = CASE l.state WHEN 'running' THEN e.was_due_at END,
        started_as = CASE l.becomes WHEN 'started' THEN e.arrival WHEN 'released' THEN NULL ELSE e.started_as END,
        -- Bodies with a retention of zero are removed by this statement.
-       head = CASE WHEN l.state = 'completed' AND {body_retention} = 0 THEN NULL ELSE e.head END,
-       body = CASE WHEN l.state = 'completed' AND {body_retention} = 0 THEN NULL ELSE e.body END,
-       body_until = CASE WHEN l.queued AND l.state = 'completed' AND {body_retention} > 0
-                         THEN now() + {body_retention} * interval '1 millisecond' END,
+       head = CASE WHEN l.state = 'completed' AND {completed_body_retention} = 0 THEN NULL ELSE e.head END,
+       body = CASE WHEN l.state = 'completed' AND {completed_body_retention} = 0 THEN NULL ELSE e.body END,
+       body_until = CASE WHEN l.queued AND l.state = 'completed' AND {completed_body_retention} > 0
+                         THEN now() + {completed_body_retention} * interval '1 millisecond' END,
        failures = CASE WHEN l.queued AND l.failure IS NOT NULL
                        THEN concat(e.failures, floor(extract(epoch FROM e.started_at) * 1000)::bigint, ' ',
                                    floor(extract(epoch FROM now()) * 1000)::bigint, ' ', l.failure, E'\n')

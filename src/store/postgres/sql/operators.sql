@@ -39,7 +39,8 @@ SELECT count(*) FILTER (WHERE state = 'accepted') AS waiting,
 -- name: changed_rows
 count(*), coalesce(array_agg(DISTINCT order_key) FILTER (WHERE order_key IS NOT NULL), '{}')
 
--- A requeued event that was completed stays applied, and supersedes itself when it runs again.
+-- The sequence of a requeued completed event is kept in the `applied` row of its order. Its next lease therefore
+-- returns it as superseded, and the worker completes it without a run.
 -- name: requeue
 WITH chosen AS MATERIALIZED (
     SELECT ctid AS place, arrival, state, token, order_key, sequence, {without_body} AS without_body
@@ -56,7 +57,7 @@ applied AS (
      WHERE NOT without_body AND state = 'completed' AND token <> '' AND order_key IS NOT NULL AND sequence IS NOT NULL
      GROUP BY order_key
      ORDER BY order_key
-    {unless_higher}
+    {keep_highest}
 ),
 -- The new token is unknown to all callers: the one that buried the event must not look like the one that requeued it.
 changed AS (
@@ -76,9 +77,10 @@ WITH changed AS (
     UPDATE webhook_events
        SET state = 'completed', token = '', due_at = NULL, processed_at = now(), summary = 'discarded by an operator',
            expires_at = now() + $1::bigint * interval '1 millisecond',
-           head = CASE WHEN {body_retention} = 0 THEN NULL ELSE head END,
-           body = CASE WHEN {body_retention} = 0 THEN NULL ELSE body END,
-           body_until = CASE WHEN {body_retention} > 0 THEN now() + {body_retention} * interval '1 millisecond' END
+           head = CASE WHEN {completed_body_retention} = 0 THEN NULL ELSE head END,
+           body = CASE WHEN {completed_body_retention} = 0 THEN NULL ELSE body END,
+           body_until = CASE WHEN {completed_body_retention} > 0
+                             THEN now() + {completed_body_retention} * interval '1 millisecond' END
      WHERE ctid = ANY (ARRAY(SELECT ctid FROM webhook_events {matching} FOR NO KEY UPDATE SKIP LOCKED))
     RETURNING order_key
 )
@@ -98,7 +100,7 @@ applied AS (
      WHERE state = 'completed' AND token <> '' AND order_key IS NOT NULL AND sequence IS NOT NULL
      GROUP BY order_key
      ORDER BY order_key
-    {unless_higher}
+    {keep_highest}
 )
 SELECT count(*) FROM deleted
 

@@ -1,6 +1,7 @@
 //! The event as an axum extractor, and its rejection.
 
 use std::fmt;
+use std::time::Instant;
 
 use axum_core::extract::{FromRequestParts, OptionalFromRequestParts};
 use axum_core::response::{IntoResponse, Response};
@@ -12,9 +13,13 @@ use serde::de::DeserializeOwned;
 use crate::event::WebhookEvent;
 use crate::handler::{Failure, HandlerError};
 use crate::telemetry;
+use crate::throttle::Throttle;
 
 /// The longest field name that is reported.
 const LONGEST_FIELD: usize = 200;
+
+/// Handlers without a layer that were called in this process.
+static MISSING_LAYER: Throttle = Throttle::new();
 
 /// The reason why a [`WebhookEvent`] could not be extracted.
 #[derive(Debug)]
@@ -66,7 +71,9 @@ impl<S: Sync> FromRequestParts<S> for WebhookEvent {
 
     async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, EventRejection> {
         parts.extensions.get::<WebhookEvent>().cloned().ok_or_else(|| {
-            telemetry::missing_layer(parts.uri.path());
+            if let Some(count) = MISSING_LAYER.count(Instant::now()) {
+                telemetry::missing_layer(parts.uri.path(), count);
+            }
             EventRejection::MissingLayer
         })
     }

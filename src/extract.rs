@@ -132,6 +132,8 @@ fn parse_form<T: DeserializeOwned>(body: &[u8]) -> Result<T, EventRejection> {
 }
 
 fn mismatch(field: &str, message: &str) -> EventRejection {
+    // A part that the parser cannot name is a question mark.
+    let field = if field == "?" { "." } else { field };
     let field: String = field.chars().take(LONGEST_FIELD).flat_map(char::escape_debug).collect();
     EventRejection::Mismatch { field: field.into(), reason: without_values(message).into() }
 }

@@ -1,6 +1,7 @@
 //! The event as an axum extractor, and its rejection.
 
 use std::fmt;
+use std::time::Instant;
 
 use axum_core::extract::{FromRequestParts, OptionalFromRequestParts};
 use axum_core::response::{IntoResponse, Response};
@@ -12,9 +13,13 @@ use serde::de::DeserializeOwned;
 use crate::event::WebhookEvent;
 use crate::handler::{Failure, HandlerError};
 use crate::telemetry;
+use crate::throttle::Throttle;
 
 /// The longest field name that is reported.
 const LONGEST_FIELD: usize = 200;
+
+/// Handlers without a layer that were called in this process.
+static MISSING_LAYER: Throttle = Throttle::new();
 
 /// The reason why a [`WebhookEvent`] could not be extracted.
 #[derive(Debug)]
@@ -66,7 +71,9 @@ impl<S: Sync> FromRequestParts<S> for WebhookEvent {
 
     async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, EventRejection> {
         parts.extensions.get::<WebhookEvent>().cloned().ok_or_else(|| {
-            telemetry::missing_layer(parts.uri.path());
+            if let Some(count) = MISSING_LAYER.count(Instant::now()) {
+                telemetry::missing_layer(parts.uri.path(), count);
+            }
             EventRejection::MissingLayer
         })
     }
@@ -125,6 +132,8 @@ fn parse_form<T: DeserializeOwned>(body: &[u8]) -> Result<T, EventRejection> {
 }
 
 fn mismatch(field: &str, message: &str) -> EventRejection {
+    // A part that the parser cannot name is a question mark.
+    let field = if field == "?" { "." } else { field };
     let field: String = field.chars().take(LONGEST_FIELD).flat_map(char::escape_debug).collect();
     EventRejection::Mismatch { field: field.into(), reason: without_values(message).into() }
 }

@@ -24,6 +24,7 @@ pub mod store;
 mod telemetry;
 #[cfg(feature = "testing")]
 pub mod testing;
+mod throttle;
 pub mod worker;
 
 #[cfg(feature = "axum")]

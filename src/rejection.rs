@@ -166,6 +166,14 @@ macro_rules! kinds {
                 }
             }
 
+            /// Whether the request itself is to blame, and not the state of the receiver or of the event.
+            pub(crate) const fn is_of_the_request(self) -> bool {
+                use RejectionKind as Kind;
+                let is_misread =
+                    matches!(self, Kind::MalformedBody | Kind::InvalidId | Kind::BodyChanged | Kind::Replayed);
+                is_misread || (self.needs_no_signature() && !matches!(self, Kind::SecretsUnavailable))
+            }
+
             const fn explanation(self) -> &'static str {
                 match self { $(Self::$kind => $text,)* }
             }

@@ -4,15 +4,16 @@
 //! No function takes a body, a header or a secret, so none of them can be logged.
 
 use crate::EventKey;
+use crate::throttle::Shortened;
 
 /// The facts of a delivery that are reported beside its outcome.
 #[cfg_attr(not(feature = "tracing"), expect(dead_code))]
 pub(crate) struct Delivered<'a> {
     pub(crate) endpoint: Option<&'a str>,
     pub(crate) scheme: Option<&'a str>,
-    pub(crate) tenant: Option<&'a str>,
+    pub(crate) tenant: Option<Shortened<'a>>,
     /// Of a refused request.
-    pub(crate) path: Option<&'a str>,
+    pub(crate) path: Option<Shortened<'a>>,
     pub(crate) id: Option<&'a str>,
     pub(crate) event_type: Option<&'a str>,
     pub(crate) secret_label: Option<&'a str>,
@@ -22,6 +23,8 @@ pub(crate) struct Delivered<'a> {
     pub(crate) reason: Option<&'a str>,
     /// The store knows the id with another body.
     pub(crate) body_changed: bool,
+    /// Whether the request may be anybody's, since its signature was not verified.
+    pub(crate) is_unverified: bool,
 }
 
 impl<'a> Delivered<'a> {
@@ -38,11 +41,13 @@ impl<'a> Delivered<'a> {
         status: None,
         reason: None,
         body_changed: false,
+        is_unverified: false,
     };
 
     /// A delivery of this event.
     pub(crate) fn of(key: &'a EventKey) -> Self {
-        Self { endpoint: Some(key.endpoint()), tenant: key.tenant(), id: Some(key.id()), ..Self::UNKNOWN }
+        let (tenant, id) = (key.tenant().map(Shortened), Some(key.id()));
+        Self { endpoint: Some(key.endpoint()), tenant, id, ..Self::UNKNOWN }
     }
 }
 
@@ -88,6 +93,7 @@ mod traced {
     use crate::error::with_causes;
     use crate::outcome::Outcome;
     use crate::rejection::{Rejection, RejectionKind};
+    use crate::throttle::Shortened;
 
     macro_rules! tell {
         ($level:ident, $key:expr, $($rest:tt)+) => {
@@ -106,8 +112,8 @@ mod traced {
                 $($first)+,
                 endpoint = $about.endpoint,
                 scheme = $about.scheme,
-                tenant = $about.tenant,
-                path = $about.path,
+                tenant = $about.tenant.map(field::display),
+                path = $about.path.map(field::display),
                 id = $about.id,
                 event_type = $about.event_type,
                 secret = $about.secret_label,
@@ -120,10 +126,8 @@ mod traced {
         };
     }
 
-    /// Whether anybody listens to what operators are told.
-    pub(crate) fn is_enabled() -> bool {
-        tracing::event_enabled!(target: "tower_webhook::audit", Level::ERROR)
-    }
+    /// Whether operators are told anything at all.
+    pub(crate) const IS_ON: bool = true;
 
     /// The span in which a delivery began. It stays with the delivery when that is detached.
     pub(crate) struct OuterSpan(tracing::Span);
@@ -175,31 +179,35 @@ mod traced {
             };
         }
         let store_is_down = rejection.is_some_and(|rejection| rejection.kind() == RejectionKind::StoreUnavailable);
-        let is_by_anyone = rejection.is_some_and(|rejection| rejection.kind().needs_no_signature());
-        let is_misread = rejection.is_some_and(|rejection| {
-            use RejectionKind as Kind;
-            matches!(rejection.kind(), Kind::MalformedBody | Kind::InvalidId | Kind::BodyChanged | Kind::Replayed)
-        });
         match outcome {
             Outcome::Failed | Outcome::Panicked | Outcome::CompletionPending => audit!(Level::ERROR),
             Outcome::Refused(_) if store_is_down => audit!(Level::ERROR),
-            // `refused` tells of these, as often as a log can bear.
-            Outcome::Refused(_) if is_by_anyone => audit!(Level::DEBUG),
-            Outcome::Refused(_) if is_misread => audit!(Level::WARN),
+            // Of the refused ones among these, `refused` tells as often as a log can bear.
+            _ if about.is_unverified => audit!(Level::DEBUG),
             Outcome::Released | Outcome::Cancelled => audit!(Level::WARN),
             Outcome::Duplicate if about.body_changed => audit!(Level::WARN),
             _ => audit!(Level::INFO),
         }
     }
 
-    /// Tells of refusals that anyone can cause: `count` of them since the last time.
+    /// Tells of refused deliveries: `count` of them since the last time.
     pub(crate) fn refused(rejection: &Rejection, about: &Delivered<'_>, count: u64) {
-        tracing::warn!(
-            target: "tower_webhook",
-            rejection = rejection.kind().as_str(), detail = %rejection, count,
-            endpoint = about.endpoint, scheme = about.scheme, tenant = about.tenant, path = about.path,
-            "deliveries are refused"
-        );
+        macro_rules! tell {
+            ($level:expr) => {
+                tracing::event!(
+                    target: "tower_webhook", $level,
+                    rejection = rejection.kind().as_str(), detail = %rejection, count,
+                    endpoint = about.endpoint, scheme = about.scheme,
+                    tenant = about.tenant.map(field::display), path = about.path.map(field::display),
+                    "deliveries are refused"
+                )
+            };
+        }
+        match rejection.kind() {
+            // Whoever scans the internet sends these.
+            RejectionKind::MissingSignature | RejectionKind::MethodNotAllowed => tell!(Level::INFO),
+            _ => tell!(Level::WARN),
+        }
     }
 
     /// The one audit event of a worker's attempt.
@@ -362,14 +370,17 @@ mod traced {
         tracing::warn!(target: "tower_webhook", error = with_causes(error), "expired events could not be deleted");
     }
 
-    pub(crate) fn lookup_failed(tenant: &str, error: &(dyn Error + 'static)) {
-        tracing::warn!(target: "tower_webhook", tenant, error = with_causes(error), "a tenant's secrets could not be looked up");
+    pub(crate) fn lookup_failed(tenant: &str, error: &(dyn Error + 'static), count: u64) {
+        tracing::warn!(
+            target: "tower_webhook", tenant = %Shortened(tenant), error = with_causes(error), count,
+            "a tenant's secrets could not be looked up"
+        );
     }
 
     #[cfg(feature = "axum")]
-    pub(crate) fn missing_layer(path: &str) {
+    pub(crate) fn missing_layer(path: &str, count: u64) {
         tracing::error!(
-            target: "tower_webhook", path,
+            target: "tower_webhook", path = %Shortened(path), count,
             "a handler asks for a WebhookEvent on a route without a WebhookLayer: add the layer to this route"
         );
     }
@@ -400,9 +411,7 @@ mod silent {
     use crate::outcome::Outcome;
     use crate::rejection::Rejection;
 
-    pub(crate) const fn is_enabled() -> bool {
-        false
-    }
+    pub(crate) const IS_ON: bool = false;
 
     pub(crate) struct OuterSpan;
 
@@ -467,9 +476,9 @@ mod silent {
     pub(crate) fn purged(_: u64) {}
     #[cfg_attr(not(feature = "postgres"), expect(dead_code))]
     pub(crate) fn purge_failed(_: &(dyn Error + 'static)) {}
-    pub(crate) fn lookup_failed(_: &str, _: &(dyn Error + 'static)) {}
+    pub(crate) fn lookup_failed(_: &str, _: &(dyn Error + 'static), _: u64) {}
     #[cfg(feature = "axum")]
-    pub(crate) fn missing_layer(_: &str) {}
+    pub(crate) fn missing_layer(_: &str, _: u64) {}
     pub(crate) fn endpoint_name_shared(_: &str) {}
     pub(crate) fn retention_too_short(_: Duration, _: Duration) {}
 }

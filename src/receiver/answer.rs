@@ -54,7 +54,9 @@ impl Config {
     pub(super) fn answer_other_method<B>(&self, head: &Head<'_>) -> Response<AnswerBody<B>> {
         match self.scheme.probe(head) {
             Some(Ok(answer)) => {
-                telemetry::delivered(&Outcome::Handshake, &Delivered::UNKNOWN);
+                let (endpoint, scheme) = (Some(self.endpoint_name(head.parts())), Some(self.scheme.name()));
+                let about = Delivered { endpoint, scheme, is_unverified: true, ..Delivered::UNKNOWN };
+                telemetry::delivered(&Outcome::Handshake, &about);
                 Self::answer_handshake(answer)
             }
             Some(Err(rejection)) => self.refuse_and_report(rejection, head.parts()),

@@ -260,7 +260,8 @@ impl OutcomeReport {
         let scheme = Some(self.config.scheme.name());
         let Some((claim, secret)) = &self.about else {
             let endpoint = self.config.endpoint.as_deref();
-            return telemetry::delivered(outcome, &Delivered { endpoint, scheme, ..Delivered::UNKNOWN });
+            let is_unverified = *outcome == Outcome::Abandoned;
+            return telemetry::delivered(outcome, &Delivered { endpoint, scheme, is_unverified, ..Delivered::UNKNOWN });
         };
         let about = Delivered {
             scheme,
@@ -272,6 +273,9 @@ impl OutcomeReport {
             body_changed: claim.is_body_changed(),
             ..Delivered::of(&claim.key)
         };
+        if let Outcome::Refused(rejection) = outcome {
+            self.config.count_refusal(rejection, &about);
+        }
         telemetry::delivered(outcome, &about);
     }
 }

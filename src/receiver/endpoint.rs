@@ -14,11 +14,13 @@ impl Config {
         self.name_or_route(parts).unwrap_or(self.scheme.name())
     }
 
-    /// The endpoint's name, for the key of an event.
-    pub(super) fn endpoint_of_event<'a>(&'a self, parts: &'a Parts) -> &'a str {
+    /// The endpoint's name, for the key of an event. The tenant in the key tells endpoints apart, too.
+    pub(super) fn endpoint_of_event<'a>(&'a self, parts: &'a Parts, has_tenant: bool) -> &'a str {
         self.name_or_route(parts).unwrap_or_else(|| {
             let name = self.scheme.name();
-            self.fallback_name.used(name, || prefix_of_route(parts));
+            if !has_tenant {
+                self.fallback_name.used(name, || prefix_of_route(parts));
+            }
             name
         })
     }

@@ -157,7 +157,7 @@ impl Intake {
         identity: Identity<'_>,
         body: &Bytes,
     ) -> (ClaimState, Option<Box<ReplayGuard>>) {
-        let (endpoint, tenant) = (config.endpoint_of_event(&self.parts), self.tenant.as_deref());
+        let (endpoint, tenant) = (config.endpoint_of_event(&self.parts, self.tenant.is_some()), self.tenant.as_deref());
         let event_type = identity.event_type.map(|text| Box::from(&*text));
         let token = ClaimToken::random();
         let deduplicated = identity.id.is_some();

@@ -65,7 +65,8 @@ impl WebhookLayer {
     ///
     /// By default that is the route's template (axum's `MatchedPath`), or the scheme's name where no router says: under
     /// `nest_service` and outside of axum. Two endpoints on one store need two names, or the second would take the first
-    /// one's events for duplicates; the layer logs a warning when a second one has the scheme's name. The name must
+    /// one's events for duplicates; the layer logs a warning when it notices that a second one has the scheme's
+    /// name. The name must
     /// outlive a renamed route, or events of yesterday run again today.
     ///
     /// # Errors

@@ -10,16 +10,19 @@ pub(super) fn parameter(head: &Head<'_>, name: &str) -> Option<String> {
     let route = head.extensions().get::<MatchedPath>()?.as_str();
     // A nested router sees the path without its prefix, but the route with it.
     let path = head.extensions().get::<OriginalUri>().map_or(head.uri().path(), |uri| uri.0.path());
-    let mut path = path.split('/');
+    let (mut path, mut found) = (path.split('/'), None);
     for segment in route.split('/') {
         let value = path.next()?;
-        let Some(parameter) = segment.strip_prefix('{').and_then(|segment| segment.strip_suffix('}')) else { continue };
-        if parameter.starts_with('*') {
-            return None;
-        }
-        if parameter == name {
-            return String::from_utf8(percent_decoded(value).into_owned()).ok();
+        match segment.strip_prefix('{').and_then(|segment| segment.strip_suffix('}')) {
+            Some(parameter) if parameter.starts_with('*') => return found,
+            Some(parameter) if parameter == name => {
+                found = Some(String::from_utf8(percent_decoded(value).into_owned()).ok()?);
+            }
+            Some(_) => {}
+            // Something other than axum has changed the path, and the route is not this path's.
+            None if segment != value => return None,
+            None => {}
         }
     }
-    None
+    found.filter(|_| path.next().is_none())
 }

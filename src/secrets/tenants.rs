@@ -18,6 +18,7 @@ use crate::head::Head;
 use crate::key::is_name;
 use crate::rejection::{Rejection, RejectionKind};
 use crate::telemetry;
+use crate::throttle::Throttle;
 
 type LookupError = Box<dyn Error + Send + Sync>;
 type FindResult = Result<Option<Arc<SecretSet>>, LookupError>;
@@ -68,6 +69,7 @@ pub struct TenantSecrets {
     in_key: bool,
     cache: Arc<TenantCache>,
     slots: Arc<LookupSlots>,
+    failures: Arc<Throttle>,
 }
 
 impl TenantSecrets {
@@ -85,6 +87,7 @@ impl TenantSecrets {
             in_key: true,
             cache: Arc::new(TenantCache::new(10_000, Duration::from_secs(60))),
             slots: Arc::new(LookupSlots::new(DEFAULT_MAX_LOOKUPS)),
+            failures: Arc::default(),
         }
     }
 
@@ -178,7 +181,9 @@ impl TenantSecrets {
             Ok(Some(set)) => Ok(Snapshot { set, tenant: Some(tenant).filter(|_| self.in_key) }),
             Ok(None) => Err(Rejection::unknown_tenant(&tenant)),
             Err(error) => {
-                telemetry::lookup_failed(&tenant, &*error);
+                if let Some(count) = self.failures.count(Instant::now().into_std()) {
+                    telemetry::lookup_failed(&tenant, &*error, count);
+                }
                 Err(RejectionKind::SecretsUnavailable.into())
             }
         }

@@ -218,7 +218,10 @@ impl<S> Attempt<S> {
         }
         self.called = true;
         let timeout = self.context.timeouts.of(self.leased.event_type.as_deref());
-        let Some(answer) = within(timeout, self.service.call(request)).await else {
+        let watch = self.context.bulkheads.watch(&self.leased, Instant::now() + 2 * timeout);
+        let answer = within(timeout, self.service.call(request)).await;
+        drop(watch);
+        let Some(answer) = answer else {
             let reason = format!("the handler did not end within {timeout:?}, and was dropped");
             return Verdict::Release(Some(RetryReason { reason: reason.into(), ..RetryReason::new("") }));
         };

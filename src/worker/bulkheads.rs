@@ -49,6 +49,11 @@ pub(super) struct Permit {
     bulkheads: Arc<Bulkheads>,
     endpoint: Box<str>,
     event_type: Option<Box<str>>,
+}
+
+/// Watches a handler while it runs.
+pub(super) struct Watch<'a> {
+    bulkheads: &'a Bulkheads,
     token: ClaimToken,
 }
 
@@ -101,8 +106,15 @@ impl Bulkheads {
             .collect()
     }
 
-    /// A permit for this event, if there is room for its kinds. Its handler counts as blocked from `blocked_at` on.
-    pub(super) fn try_acquire(self: &Arc<Self>, event: &Leased, blocked_at: Instant) -> Option<Permit> {
+    /// Watches the handler of this event, which counts as blocked from `blocked_at` on.
+    pub(super) fn watch(&self, event: &Leased, blocked_at: Instant) -> Watch<'_> {
+        let (key, token) = (event.key.clone(), event.token);
+        self.lock().attempts.insert(token, RunningAttempt { key, blocked_at, reported: false });
+        Watch { bulkheads: self, token }
+    }
+
+    /// A permit for this event, if there is room for its kinds.
+    pub(super) fn try_acquire(self: &Arc<Self>, event: &Leased) -> Option<Permit> {
         let (endpoint, event_type) = (event.key.endpoint(), event.event_type.as_deref());
         let mut running = self.lock();
         let has_room = |counts: &HashMap<Box<str>, usize>, kind: &str, limit: Option<usize>| {
@@ -118,10 +130,7 @@ impl Bulkheads {
         if let Some(event_type) = event_type {
             *running.types.entry(event_type.into()).or_default() += 1;
         }
-        let (key, token) = (event.key.clone(), event.token);
-        running.attempts.insert(token, RunningAttempt { key, blocked_at, reported: false });
-        let event_type = event_type.map(Box::from);
-        Some(Permit { bulkheads: self.clone(), endpoint: endpoint.into(), event_type, token })
+        Some(Permit { bulkheads: self.clone(), endpoint: endpoint.into(), event_type: event_type.map(Box::from) })
     }
 
     fn lock(&self) -> MutexGuard<'_, Running> {
@@ -129,11 +138,16 @@ impl Bulkheads {
     }
 }
 
+impl Drop for Watch<'_> {
+    fn drop(&mut self) {
+        self.bulkheads.lock().attempts.remove(&self.token);
+    }
+}
+
 impl Drop for Permit {
     fn drop(&mut self) {
         let mut running = self.bulkheads.lock();
         running.in_all -= 1;
-        running.attempts.remove(&self.token);
         decrement(&mut running.endpoints, &self.endpoint);
         if let Some(event_type) = &self.event_type {
             decrement(&mut running.types, event_type);

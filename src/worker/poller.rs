@@ -79,7 +79,7 @@ where
 
     /// Leases as many events as there is room for, and starts them. Returns their number.
     async fn lease(&self) -> Result<usize, StoreError> {
-        let WorkerContext { queue, terms, bulkheads, endpoints, batch, timeouts, .. } = &*self.context;
+        let WorkerContext { queue, terms, bulkheads, endpoints, batch, .. } = &*self.context;
         let limit = bulkheads.room().min(*batch);
         if limit == 0 {
             return Ok(0);
@@ -93,7 +93,7 @@ where
         let leased = leased.unwrap_or_else(|| Err(StoreError::new(StoreErrorKind::TimedOut)))?;
         let (mut started, mut surplus) = (0, Vec::new());
         for event in leased {
-            match bulkheads.try_acquire(&event, since + 2 * timeouts.of(event.event_type.as_deref())) {
+            match bulkheads.try_acquire(&event) {
                 Some(permit) => {
                     self.start(event, since, permit);
                     started += 1;

@@ -19,7 +19,8 @@ use crate::machine::{CompletesFn, Drained, Machine, Terms, WorkerLedger};
 use crate::store::queue::{IntoQueue, Queue};
 
 /// Runs the events of a queue with a service: the `Router`, or any tower service, with the handlers. The service may be
-/// the one that has the layer around it, since the layer lets a worker's requests pass.
+/// the one that has the layer around it, since the layer lets a worker's requests pass. If that is not a `Router`, which
+/// is always ready, the time until it is ready counts as the handler's.
 ///
 /// Any number of workers, in any number of processes, share a queue: one of them leases each event and renews its lease
 /// while it runs, and another takes the event over if the worker dies. See the [module](super) for an example.
@@ -165,8 +166,8 @@ impl<S> Worker<S> {
     /// How long the handler may run in one attempt (default 10 minutes). The worker then drops it, and the attempt has
     /// failed: the event is tried again, or becomes a dead letter.
     ///
-    /// A handler that blocks its thread cannot be dropped. It is reported once it has run for twice as long, if the
-    /// runtime has another thread.
+    /// A handler that blocks its thread cannot be dropped. [`run`](Self::run) reports it once it has run for
+    /// twice as long, if the runtime has another thread.
     ///
     /// # Errors
     /// If it is zero or longer than ten years.

@@ -1,13 +1,16 @@
 //! What operators can tell from the log of deliveries that were refused or failed.
 
+use std::convert::Infallible;
+use std::future::poll_fn;
 use std::io::Write;
 use std::sync::{Arc, Mutex};
+use std::task::Poll;
 use std::time::Duration;
 
 use axum::Router;
-use axum::body::Body;
+use axum::body::{Body, Bytes};
 use axum::http::{Request, StatusCode};
-use axum::routing::post;
+use axum::routing::{any, post};
 use http_body_util::BodyExt;
 use tower::ServiceExt;
 use tower_webhook::scheme::{self, Scheme};
@@ -52,7 +55,7 @@ async fn refusal_names_endpoint_scheme_and_path() {
         r#"rejection="signature_mismatch""#,
         r#"endpoint="/api/webhooks/{source}""#,
         r#"scheme="timestamped""#,
-        r#"path="/api/webhooks/acme""#,
+        "path=/api/webhooks/acme",
     ];
     let (warnings, audits) = (warnings(&logs), logs.audits());
     assert_eq!((warnings.len(), audits.len()), (1, 1), "{:#?}", logs.lines());
@@ -79,12 +82,12 @@ async fn forger_cannot_flood_the_log() {
         }
         let warnings = warnings(&logs);
         assert_eq!(warnings.len(), 2 * (minute + 1), "a mismatch and a stale one a minute: {warnings:#?}");
-        assert_eq!(logs.count("count=1"), 2, "the first of each kind");
-        assert_eq!(logs.count("count=500"), 2 * minute, "then those of each minute");
+        assert_eq!(logs.count("count=1 "), 3, "the first of each kind");
+        assert_eq!(logs.count("count=500 "), 3 * minute, "then those of each minute");
         clock.advance(Duration::from_secs(60));
     }
     let told = logs.lines().into_iter().filter(|line| line.level <= Level::INFO).count();
-    assert_eq!(told, 6, "nothing else above the level for debugging");
+    assert_eq!(told, 9, "nothing else above the level for debugging, and the missing signatures as information");
     assert_eq!(logs.audits().len(), 4_500, "where every delivery still has its line");
 }
 
@@ -118,11 +121,11 @@ async fn unknown_tenant_is_named_and_cannot_write_lines_of_its_own() {
     let warnings = warnings(&logs);
     assert_eq!(warnings.len(), 1);
     assert!(warnings[0].contains(r#"rejection="unknown_tenant""#), "{warnings:?}");
-    assert!(warnings[0].contains(r#"tenant="nöbody"#), "{warnings:?}");
+    assert!(warnings[0].contains(r#"tenant=nöbody"#), "{warnings:?}");
     // A known tenant's refusal names it as well.
     let forged = sender(scheme(), "/api/webhooks/acme", &clock).deliver("{}").tampered();
     assert_eq!(send(&app, forged.request()).await, StatusCode::UNAUTHORIZED);
-    assert_eq!(logs.count(r#"tenant="acme" path="/api/webhooks/acme""#), 2, "{:#?}", logs.lines());
+    assert_eq!(logs.count(r#"tenant=acme path=/api/webhooks/acme"#), 2, "{:#?}", logs.lines());
 }
 
 #[tokio::test]
@@ -156,7 +159,42 @@ async fn missing_layer_is_told_to_the_operator_and_not_to_the_sender() {
     assert!(response.into_body().collect().await.expect("a body").to_bytes().is_empty());
     let Some(Line { text, level, .. }) = logs.lines().pop() else { panic!("a line") };
     assert_eq!(level, Level::ERROR);
-    assert!(text.contains("without a WebhookLayer") && text.contains(r#"path="/webhooks""#), "{text}");
+    assert!(text.contains("without a WebhookLayer") && text.contains("path=/webhooks"), "{text}");
+}
+
+#[tokio::test]
+async fn what_needs_no_signature_stays_below_the_usual_level() {
+    let (logs, _guard) = Logs::capture();
+    let intercom = || scheme::intercom("a secret").expect("a scheme");
+    let layer = WebhookLayer::new(intercom(), MemoryStore::new());
+    let app: Router = Router::new().route("/hook", any(on_event)).layer(layer);
+    for _ in 0..100 {
+        // The request by which the provider, or anybody else, sees that the endpoint is there.
+        let probe = Request::head("/hook").body(Body::empty()).expect("a request");
+        assert_eq!(send(&app, probe).await, StatusCode::OK);
+        // A signature that nobody has looked at yet, and a body that never comes.
+        let endless = Body::from_stream(futures_util::stream::pending::<Result<Bytes, Infallible>>());
+        let request = TestSender::new(intercom()).uri("/hook").deliver("{}").request::<Body>().map(|_| endless);
+        let mut delivery = Box::pin(app.clone().oneshot(request));
+        let pending = poll_fn(|cx| Poll::Ready(delivery.as_mut().poll(cx).is_pending())).await;
+        assert!(pending, "the body never ends");
+    }
+    assert_eq!((logs.count("outcome=\"handshake\""), logs.count("outcome=\"abandoned\"")), (100, 100));
+    assert!(logs.lines().iter().all(|line| line.level == Level::DEBUG), "{:#?}", logs.lines());
+}
+
+#[tokio::test]
+async fn lookups_that_fail_are_told_once_a_minute() {
+    let (logs, _guard) = Logs::capture();
+    let tenants = TenantSecrets::by_path("source", async |_: String| Err("the vault is sealed".into()));
+    let clock = ManualClock::at_unix(NOW);
+    let app = nested(scheme::timestamped(tenants).expect("a scheme"), &clock);
+    for n in 0..50 {
+        let event = sender(scheme(), &format!("/api/webhooks/tenant_{n}"), &clock).deliver(r#"{"id":"evt_1"}"#);
+        assert_eq!(send(&app, event.request()).await, StatusCode::SERVICE_UNAVAILABLE);
+    }
+    assert_eq!(logs.count("could not be looked up"), 1 + 50, "one warning, and the audits");
+    assert_eq!(warnings(&logs).len(), 1, "{:#?}", warnings(&logs));
 }
 
 /// What `tracing_subscriber::fmt` writes.

@@ -14,6 +14,7 @@ use tower_webhook::worker::RetryPolicy;
 use tower_webhook::{WebhookEvent, Worker};
 
 use crate::inbox::fixture::Fixture;
+use crate::support::faulty::{Fault, Faulty, Verb};
 use crate::support::logs::Logs;
 use crate::support::wait::{PATIENCE, eventually};
 
@@ -84,6 +85,30 @@ async fn types_have_timeouts_of_their_own() {
         let taken = begun.elapsed().as_secs();
         assert!((seconds..seconds + 10).contains(&taken), "{event_type}: {taken}");
     }
+}
+
+/// A handler that has ended is not blocked, however long the queue takes to be told.
+#[tokio::test(start_paused = true)]
+async fn settlement_that_takes_long_is_no_blocked_handler() {
+    let (logs, _guard) = Logs::capture();
+    let fixture = Fixture::new();
+    fixture.accepts(&fixture.event("evt_1")).await;
+    let store = Faulty::new(fixture.inbox.clone());
+    store.breaks(Verb::Complete, Fault::Fail);
+    let worker = Worker::new(store.clone(), fixture.handlers.clone());
+    let worker = worker.attempt_timeout(Duration::from_secs(5)).expect("a timeout");
+    let (stop, stopped) = oneshot::channel::<()>();
+    let running = worker.run(async {
+        let _ = stopped.await;
+    });
+    let watching = async {
+        tokio::time::sleep(Duration::from_secs(60)).await;
+        store.heal(Verb::Complete);
+        eventually("the end", async || fixture.kept("evt_1").await.state == EventState::Completed).await;
+        stop.send(()).expect("the worker waits");
+    };
+    tokio::join!(running, watching);
+    assert_eq!(logs.count("blocks its thread"), 0, "{:#?}", logs.lines());
 }
 
 /// The handler blocks a thread of the runtime; the worker has another.

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use axum::body::{Body, Bytes};
 use axum::extract::{DefaultBodyLimit, OriginalUri, Path, State};
-use axum::http::{HeaderName, Request, StatusCode, header};
+use axum::http::{HeaderName, Request, StatusCode, Uri, header};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
 use axum::{Extension, Json, Router};
@@ -250,11 +250,12 @@ async fn tenants_by_a_parameter_of_the_path() {
     let flat = Router::new().route("/webhooks/{tenant}/stripe", post(on_event)).layer(layer.clone());
     let nested = Router::new().route("/{tenant}/stripe", post(on_event)).layer(layer.clone());
     let prefixed = Router::new().route("/stripe", post(on_event)).layer(layer.clone());
-    let apps: [Router; 4] = [
+    let apps: [Router; 5] = [
         flat,
         Router::new().nest("/webhooks", nested),
         Router::new().nest("/webhooks/{tenant}", prefixed.clone()),
         Router::new().nest("/webhooks", Router::new().nest("/{tenant}", prefixed)),
+        Router::new().nest("/webhooks/{tenant}/stripe", Router::new().route("/", post(on_event)).layer(layer.clone())),
     ];
     for (number, app) in apps.into_iter().enumerate() {
         let send = async |path: &str, secret: &str| {
@@ -273,6 +274,21 @@ async fn tenants_by_a_parameter_of_the_path() {
         assert_eq!(send("/webhooks/acme/stripe", "whsec_b c").await, refused, "{number}");
         assert_eq!(send("/webhooks/nobody/stripe", "whsec_nobody").await, refused, "{number}");
         assert_eq!(send("/webhooks/%ff/stripe", "whsec_acme").await, refused, "{number}");
+    }
+    // A prefix that something other than axum has stripped: route and path are not of one another.
+    let inner = Router::new().route("/{tenant}/stripe", post(on_event)).layer(layer.clone());
+    let stripping = ServiceBuilder::new()
+        .map_request(|mut request: Request<Body>| {
+            *request.uri_mut() = Uri::from_static("/acme/stripe");
+            request
+        })
+        .service(inner);
+    let app: Router = Router::new().fallback_service(stripping);
+    for path in ["/b%20c/acme/stripe", "/acme/acme/stripe"] {
+        let sender = TestSender::new(scheme::timestamped("whsec_b c").expect("a secret")).uri(path);
+        let answer =
+            app.clone().oneshot(sender.deliver(r#"{"id":"evt_x"}"#).request::<Body>()).await.expect("an answer");
+        assert_eq!(answer.status(), StatusCode::UNAUTHORIZED, "{path}");
     }
     // Around a router instead of on it, the layer does not know the route.
     let around = layer.layer(Router::new().route("/webhooks/{tenant}", post(on_event)));

@@ -1,0 +1,81 @@
+//! Messages that anyone can cause, and that must not flood the log.
+
+use std::fmt;
+use std::sync::{Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+/// How often a message is repeated.
+const REPEAT_AFTER: Duration = Duration::from_secs(60);
+
+/// The longest part of a text from a request that is reported.
+const LONGEST: usize = 200;
+
+/// Counts occurrences of one message, and says when to log it: the first time, then at most once a minute.
+#[derive(Default)]
+pub(crate) struct Throttle(Mutex<Option<Count>>);
+
+struct Count {
+    logged_at: Instant,
+    unlogged: u64,
+}
+
+impl Throttle {
+    #[cfg_attr(not(feature = "axum"), expect(dead_code, reason = "extractors need one that is static"))]
+    pub(crate) const fn new() -> Self {
+        Self(Mutex::new(None))
+    }
+
+    /// Counts an occurrence. Returns how many are to be logged now: all since the message was logged last.
+    pub(crate) fn count(&self, now: Instant) -> Option<u64> {
+        let mut count = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let Some(count) = &mut *count else {
+            *count = Some(Count { logged_at: now, unlogged: 0 });
+            return Some(1);
+        };
+        count.unlogged += 1;
+        if now.saturating_duration_since(count.logged_at) < REPEAT_AFTER {
+            return None;
+        }
+        count.logged_at = now;
+        Some(std::mem::take(&mut count.unlogged))
+    }
+}
+
+/// A text from a request, cut to a length for the log, without control characters.
+#[derive(Clone, Copy)]
+pub(crate) struct Shortened<'a>(pub(crate) &'a str);
+
+impl fmt::Display for Shortened<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (cut, is_cut) = match self.0.char_indices().nth(LONGEST) {
+            Some((at, _)) => (&self.0[..at], true),
+            None => (self.0, false),
+        };
+        write!(f, "{}{}", cut.escape_debug(), if is_cut { "…" } else { "" })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn first_occurrence_is_logged_and_then_a_count_each_minute() {
+        let (throttle, begin) = (Throttle::new(), Instant::now());
+        let at = |seconds| throttle.count(begin + Duration::from_secs(seconds));
+        assert_eq!(at(0), Some(1));
+        for second in 1..60 {
+            assert_eq!(at(second), None);
+        }
+        assert_eq!(at(60), Some(60));
+        assert_eq!(at(61), None);
+        assert_eq!(at(200), Some(2));
+    }
+
+    #[test]
+    fn logged_texts_are_short_and_plain() {
+        assert_eq!(Shortened("a\nb\u{1b}").to_string(), r"a\nb\u{1b}");
+        assert_eq!(Shortened(&"x".repeat(200)).to_string(), "x".repeat(200));
+        assert_eq!(Shortened(&"ü".repeat(1_000)).to_string(), format!("{}…", "ü".repeat(200)));
+    }
+}

@@ -14,7 +14,10 @@ use crate::throttle::{Shortened, Throttle};
 
 /// Counts refusals by endpoint and kind: a forger must not be able to flood the log.
 #[derive(Default)]
-pub(super) struct Refusals(Mutex<HashMap<Box<str>, HashMap<RejectionKind, Arc<Throttle>>>>);
+pub(super) struct Refusals(Mutex<HashMap<Box<str>, Kinds>>);
+
+/// Of one endpoint.
+type Kinds = HashMap<RejectionKind, Arc<Throttle>>;
 
 impl Refusals {
     fn of(&self, endpoint: &str, kind: RejectionKind) -> Arc<Throttle> {

@@ -138,7 +138,7 @@ fn mismatch(field: &str, message: &str) -> EventRejection {
     EventRejection::Mismatch { field: field.into(), reason: without_values(message).into() }
 }
 
-/// What serde calls the values that it quotes.
+/// The words with which serde introduces the values that it quotes.
 const KINDS: [&str; 15] = [
     "null",
     "boolean",

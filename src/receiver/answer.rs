@@ -9,12 +9,17 @@ use http_body::{Body, Frame, SizeHint};
 use pin_project_lite::pin_project;
 
 use super::config::Config;
+use super::endpoint::requested_path;
 use crate::EventKey;
 use crate::handler::{Failure, HandlerError};
 use crate::head::Head;
 use crate::outcome::Outcome;
 use crate::rejection::{Rejection, RejectionKind};
 use crate::telemetry::{self, Delivered};
+use crate::throttle::Shortened;
+
+const URL_IS_SIGNED: &str =
+    "the signature covers the url, so the public url of the scheme has to be the one that the sender calls";
 
 impl Config {
     /// Answers a refusal with a status, and with nothing that tells one failed check from another.
@@ -54,8 +59,7 @@ impl Config {
     pub(super) fn answer_other_method<B>(&self, head: &Head<'_>) -> Response<AnswerBody<B>> {
         match self.scheme.probe(head) {
             Some(Ok(answer)) => {
-                let (endpoint, scheme) = (Some(self.endpoint_name(head.parts())), Some(self.scheme.name()));
-                let about = Delivered { endpoint, scheme, is_unverified: true, ..Delivered::UNKNOWN };
+                let about = Delivered { is_unverified: true, ..self.about_request(head.parts()) };
                 telemetry::delivered(&Outcome::Handshake, &about);
                 Self::answer_handshake(answer)
             }
@@ -72,6 +76,31 @@ impl Config {
     pub(super) fn refuse_and_report<B>(&self, rejection: Rejection, parts: &Parts) -> Response<AnswerBody<B>> {
         self.report_refusal(&rejection, parts, None);
         self.refuse(rejection)
+    }
+
+    /// Reports a refusal before the event was known.
+    pub(super) fn report_refusal(&self, rejection: &Rejection, parts: &Parts, tenant: Option<&str>) {
+        if !telemetry::IS_ON {
+            return;
+        }
+        let mut rejection = rejection.clone();
+        if rejection.kind() == RejectionKind::SignatureMismatch && self.url_is_signed {
+            rejection = rejection.or_detail(URL_IS_SIGNED);
+        }
+        let about = Delivered {
+            tenant: tenant.or(rejection.tenant()).map(Shortened),
+            path: Some(Shortened(requested_path(parts))),
+            is_unverified: rejection.kind().needs_no_signature(),
+            ..self.about_request(parts)
+        };
+        self.refusals.report(&rejection, &about, self.clock.monotonic());
+        telemetry::delivered(&Outcome::Refused(rejection.clone()), &about);
+    }
+
+    /// The facts of a request whose event is not known.
+    fn about_request<'a>(&'a self, parts: &'a Parts) -> Delivered<'a> {
+        let scheme = self.scheme.name();
+        Delivered { endpoint: Some(self.endpoint.of(parts, scheme)), scheme: Some(scheme), ..Delivered::UNKNOWN }
     }
 
     pub(super) fn answer_duplicate<B>(&self, key: &EventKey) -> Response<AnswerBody<B>> {

@@ -4,7 +4,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use http::{HeaderValue, Method, Response, StatusCode};
 
-use super::endpoint::FallbackName;
+use super::endpoint::EndpointName;
 use super::refusals::Refusals;
 use crate::EventKey;
 use crate::clock::{Clock, LONGEST, SystemClock};
@@ -28,8 +28,7 @@ pub(super) struct Config {
     pub(super) scheme: Arc<dyn Scheme>,
     pub(super) id: IdSource,
     pub(super) event_type: TypeSource,
-    pub(super) endpoint: Option<Arc<str>>,
-    pub(super) fallback_name: Arc<FallbackName>,
+    pub(super) endpoint: EndpointName,
     pub(super) refusals: Arc<Refusals>,
     pub(super) url_is_signed: bool,
     pub(super) methods: Arc<[Method]>,
@@ -70,8 +69,7 @@ impl Config {
             scheme,
             id: profile.id,
             event_type: profile.event_type,
-            endpoint: None,
-            fallback_name: Arc::default(),
+            endpoint: EndpointName::default(),
             refusals: Arc::default(),
             url_is_signed: profile.signs_url,
             methods: Arc::new([Method::POST]),

@@ -259,7 +259,7 @@ impl OutcomeReport {
         self.sent = true;
         let scheme = Some(self.config.scheme.name());
         let Some((claim, secret)) = &self.about else {
-            let endpoint = self.config.endpoint.as_deref();
+            let endpoint = self.config.endpoint.given();
             let is_unverified = *outcome == Outcome::Abandoned;
             return telemetry::delivered(outcome, &Delivered { endpoint, scheme, is_unverified, ..Delivered::UNKNOWN });
         };
@@ -274,7 +274,7 @@ impl OutcomeReport {
             ..Delivered::of(&claim.key)
         };
         if let Outcome::Refused(rejection) = outcome {
-            self.config.count_refusal(rejection, &about);
+            self.config.refusals.report(rejection, &about, self.config.clock.monotonic());
         }
         telemetry::delivered(outcome, &about);
     }

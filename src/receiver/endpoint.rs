@@ -1,50 +1,56 @@
 //! The name of the endpoint, by which its events are told from those of others.
 
 use std::collections::HashSet;
-use std::sync::{Mutex, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use http::request::Parts;
 
-use super::config::Config;
 use crate::telemetry;
 
-impl Config {
-    /// The name that the layer was given, or the route's template, or else the scheme's name.
-    pub(super) fn endpoint_name<'a>(&'a self, parts: &'a Parts) -> &'a str {
-        self.name_or_route(parts).unwrap_or(self.scheme.name())
-    }
-
-    /// The endpoint's name, for the key of an event. The tenant in the key tells endpoints apart, too.
-    pub(super) fn endpoint_of_event<'a>(&'a self, parts: &'a Parts, has_tenant: bool) -> &'a str {
-        self.name_or_route(parts).unwrap_or_else(|| {
-            let name = self.scheme.name();
-            if !has_tenant {
-                self.fallback_name.used(name, || prefix_of_route(parts));
-            }
-            name
-        })
-    }
-
-    fn name_or_route<'a>(&'a self, parts: &'a Parts) -> Option<&'a str> {
-        self.endpoint.as_deref().or_else(|| matched_route(parts))
-    }
+/// The name of an endpoint: the one that the layer was given, or the route's template, or else the scheme's name.
+#[derive(Clone, Default)]
+pub(super) struct EndpointName {
+    given: Option<Arc<str>>,
+    fallback: Arc<Fallback>,
 }
 
-/// Whether an endpoint has its name from the scheme. Warns of a second endpoint with that name: if the stores are the
-/// same, an id that both endpoints receive is taken for one event.
+/// Warns of a second endpoint that has its name from the scheme: if the stores are the same, an id that both endpoints
+/// receive is taken for one event.
 #[derive(Default)]
-pub(super) struct FallbackName {
+struct Fallback {
     /// The prefix under which a router nests the first endpoint with this layer.
     prefix: OnceLock<String>,
     warned: OnceLock<()>,
 }
 
-/// The names of schemes that an endpoint has, in this process.
+impl EndpointName {
+    pub(super) fn give(&mut self, name: Arc<str>) {
+        self.given = Some(name);
+    }
+
+    pub(super) fn given(&self) -> Option<&str> {
+        self.given.as_deref()
+    }
+
+    /// The name of the endpoint that gets this request.
+    pub(super) fn of<'a>(&'a self, parts: &'a Parts, scheme: &'a str) -> &'a str {
+        self.given().or_else(|| matched_route(parts)).unwrap_or(scheme)
+    }
+
+    /// The same, for the key of an event. A tenant in the key tells endpoints apart, too.
+    pub(super) fn of_event<'a>(&'a self, parts: &'a Parts, scheme: &'a str, has_tenant: bool) -> &'a str {
+        if !has_tenant && self.given.is_none() && matched_route(parts).is_none() {
+            self.fallback.used(scheme, prefix_of_route(parts));
+        }
+        self.of(parts, scheme)
+    }
+}
+
+/// The schemes whose names are those of endpoints in this process.
 static USED: Mutex<Option<HashSet<String>>> = Mutex::new(None);
 
-impl FallbackName {
-    fn used(&self, name: &str, prefix: impl FnOnce() -> String) {
-        let prefix = prefix();
+impl Fallback {
+    fn used(&self, name: &str, prefix: String) {
         let mut is_shared = false;
         let first = self.prefix.get_or_init(|| {
             let mut used = USED.lock().unwrap_or_else(PoisonError::into_inner);

@@ -157,7 +157,8 @@ impl Intake {
         identity: Identity<'_>,
         body: &Bytes,
     ) -> (ClaimState, Option<Box<ReplayGuard>>) {
-        let (endpoint, tenant) = (config.endpoint_of_event(&self.parts, self.tenant.is_some()), self.tenant.as_deref());
+        let tenant = self.tenant.as_deref();
+        let endpoint = config.endpoint.of_event(&self.parts, config.scheme.name(), tenant.is_some());
         let event_type = identity.event_type.map(|text| Box::from(&*text));
         let token = ClaimToken::random();
         let deduplicated = identity.id.is_some();

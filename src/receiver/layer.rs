@@ -77,7 +77,7 @@ impl WebhookLayer {
             let message = "an endpoint's name has 1 to 255 bytes, and no control characters";
             return Err(ConfigError::new(ConfigErrorKind::Name, message));
         }
-        Ok(self.with(|config| config.endpoint = Some(name)))
+        Ok(self.with(|config| config.endpoint.give(name)))
     }
 
     /// Takes ids from another place than the scheme does.
@@ -328,7 +328,7 @@ impl fmt::Debug for WebhookLayer {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("WebhookLayer")
             .field("scheme", &self.config.scheme.name())
-            .field("endpoint", &self.config.endpoint)
+            .field("endpoint", &self.config.endpoint.given())
             .field("id", &self.config.id)
             .field("terms", &self.config.terms)
             .finish_non_exhaustive()

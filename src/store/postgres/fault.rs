@@ -20,7 +20,7 @@ pub(super) struct Fault {
     cause: Option<Cause>,
 }
 
-/// What to do after a fault.
+/// The next step after a fault.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Remedy {
     /// Repeat the statement: it conflicted with another transaction.

@@ -1,8 +1,11 @@
 //! The event as an axum extractor, and its rejection.
 
+use std::collections::BTreeMap;
 use std::fmt;
+use std::sync::{Mutex, PoisonError};
 use std::time::Instant;
 
+use axum::extract::MatchedPath;
 use axum_core::extract::{FromRequestParts, OptionalFromRequestParts};
 use axum_core::response::{IntoResponse, Response};
 use http::StatusCode;
@@ -18,8 +21,8 @@ use crate::throttle::Throttle;
 /// The longest field name that is reported.
 const LONGEST_FIELD: usize = 200;
 
-/// Handlers without a layer that were called in this process.
-static MISSING_LAYER: Throttle = Throttle::new();
+/// The routes without a layer whose handlers were called in this process.
+static MISSING_LAYERS: Mutex<BTreeMap<String, Throttle>> = Mutex::new(BTreeMap::new());
 
 /// The reason why a [`WebhookEvent`] could not be extracted.
 #[derive(Debug)]
@@ -71,9 +74,7 @@ impl<S: Sync> FromRequestParts<S> for WebhookEvent {
 
     async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, EventRejection> {
         parts.extensions.get::<WebhookEvent>().cloned().ok_or_else(|| {
-            if let Some(count) = MISSING_LAYER.count(Instant::now()) {
-                telemetry::missing_layer(parts.uri.path(), count);
-            }
+            report_missing_layer(parts);
             EventRejection::MissingLayer
         })
     }
@@ -102,6 +103,14 @@ impl<S: Sync> OptionalFromRequestParts<S> for WebhookEvent {
 impl IntoResponse for HandlerError {
     fn into_response(self) -> Response {
         self.into()
+    }
+}
+
+fn report_missing_layer(parts: &Parts) {
+    let route = parts.extensions.get::<MatchedPath>().map_or("", MatchedPath::as_str);
+    let mut routes = MISSING_LAYERS.lock().unwrap_or_else(PoisonError::into_inner);
+    if let Some(count) = routes.entry(route.to_owned()).or_default().count(Instant::now()) {
+        telemetry::missing_layer(parts.uri.path(), count);
     }
 }
 

@@ -20,11 +20,6 @@ struct Count {
 }
 
 impl Throttle {
-    #[cfg_attr(not(feature = "axum"), expect(dead_code, reason = "extractors need one that is static"))]
-    pub(crate) const fn new() -> Self {
-        Self(Mutex::new(None))
-    }
-
     /// Counts an occurrence. Returns how many are to be logged now: all since the message was logged last.
     pub(crate) fn count(&self, now: Instant) -> Option<u64> {
         let mut count = self.0.lock().unwrap_or_else(PoisonError::into_inner);
@@ -61,7 +56,7 @@ mod tests {
 
     #[test]
     fn first_occurrence_is_logged_and_then_a_count_each_minute() {
-        let (throttle, begin) = (Throttle::new(), Instant::now());
+        let (throttle, begin) = (Throttle::default(), Instant::now());
         let at = |seconds| throttle.count(begin + Duration::from_secs(seconds));
         assert_eq!(at(0), Some(1));
         for second in 1..60 {

@@ -40,7 +40,7 @@ impl EndpointName {
     /// The same, for the key of an event. A tenant in the key tells endpoints apart, too.
     pub(super) fn of_event<'a>(&'a self, parts: &'a Parts, scheme: &'a str, has_tenant: bool) -> &'a str {
         if !has_tenant && self.given.is_none() && matched_route(parts).is_none() {
-            self.fallback.used(scheme, prefix_of_route(parts));
+            self.fallback.used(scheme, &prefix_of_route(parts));
         }
         self.of(parts, scheme)
     }
@@ -50,14 +50,14 @@ impl EndpointName {
 static USED: Mutex<Option<HashSet<String>>> = Mutex::new(None);
 
 impl Fallback {
-    fn used(&self, name: &str, prefix: String) {
+    fn used(&self, name: &str, prefix: &str) {
         let mut is_shared = false;
         let first = self.prefix.get_or_init(|| {
             let mut used = USED.lock().unwrap_or_else(PoisonError::into_inner);
             is_shared = !used.get_or_insert_default().insert(name.to_owned());
-            prefix.clone()
+            prefix.to_owned()
         });
-        if is_shared || *first != prefix {
+        if is_shared || first != prefix {
             self.warned.get_or_init(|| telemetry::endpoint_name_shared(name));
         }
     }

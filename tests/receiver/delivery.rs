@@ -224,12 +224,12 @@ async fn typed_event_that_does_not_parse_is_422_and_released() {
 }
 
 #[tokio::test]
-async fn extractor_without_the_layer_says_what_is_missing() {
+async fn extractor_without_the_layer_tells_the_sender_nothing() {
     let app: Router = Router::new().route("/webhooks", post(|_: WebhookEvent| async {}));
     let request = TestSender::new(scheme()).deliver("{}").request::<Body>();
     let answer = Answer::read(app.oneshot(request).await.unwrap()).await;
     assert_eq!(answer.status, StatusCode::INTERNAL_SERVER_ERROR);
-    assert!(String::from_utf8_lossy(&answer.body).contains("add WebhookLayer to this route"));
+    assert!(answer.body.is_empty(), "the log says what is missing");
 }
 
 #[tokio::test]

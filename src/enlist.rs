@@ -81,7 +81,7 @@ pub struct CompletionStatement<'a> {
 
 impl<T> WebhookEvent<T> {
     /// Enlists the completion in the handler's own transaction: effect and completion are committed together. Call it
-    /// first in the transaction, with `&mut *tx`. See [`enlist`](crate::enlist) for the consequences.
+    /// first in the transaction, with `&mut tx` or `&mut *tx`. See [`enlist`](crate::enlist) for the consequences.
     ///
     /// # Errors
     ///
@@ -204,7 +204,14 @@ mod sqlx_connection {
     use super::CompletionStatement;
     use crate::store::Dialect;
 
-    /// A connection in whose transaction a completion can be enlisted: sqlx's for Postgres and for SQLite.
+    /// A connection in whose transaction a completion can be enlisted: sqlx's for Postgres and for SQLite, or its
+    /// `Transaction`.
+    #[diagnostic::on_unimplemented(
+        message = "a completion cannot be enlisted in `{Self}`",
+        label = "neither a transaction nor a connection of sqlx, for Postgres or SQLite",
+        note = "begin a transaction with `let mut tx = pool.begin().await?`, and pass `&mut tx`",
+        note = "for another database driver, run the statement of `WebhookEvent::enlist` in its transaction"
+    )]
     pub trait Connection: sealed::Run + Send {}
 
     mod sealed {
@@ -246,4 +253,14 @@ mod sqlx_connection {
     connection!(sqlx::PgConnection, Dialect::Postgres);
     #[cfg(feature = "sqlite")]
     connection!(sqlx::SqliteConnection, Dialect::Sqlite);
+
+    impl<D: sqlx::Database<Connection: Connection>> Connection for sqlx::Transaction<'_, D> {}
+
+    impl<D: sqlx::Database<Connection: Connection>> sealed::Run for sqlx::Transaction<'_, D> {
+        const DIALECT: Dialect = <D::Connection as sealed::Run>::DIALECT;
+
+        async fn run(&mut self, statement: &CompletionStatement<'_>) -> Result<u64, sqlx::Error> {
+            sealed::Run::run(&mut **self, statement).await
+        }
+    }
 }

@@ -43,6 +43,12 @@ pub use self::{
 #[doc(inline)]
 pub use self::store::queue;
 
+// The versions that the stores are built with: another version's pool is another type.
+#[cfg(feature = "redis")]
+pub use deadpool_redis;
+#[cfg(any(feature = "postgres", feature = "sqlite"))]
+pub use sqlx;
+
 // The code in it must compile, though it is not part of these docs.
 #[cfg(doctest)]
 #[doc = include_str!("../CONTRIBUTING.md")]

@@ -69,6 +69,15 @@ impl ValueSource {
 
 /// Parses the path to a field from a configuration.
 pub(crate) fn json_path(path: &str) -> Result<JsonPath, ConfigError> {
+    let is_foreign = path.starts_with(['$', '/'])
+        || ["[0", "[*", "['", "[\"", "[-", "..", ".*"].iter().any(|part| path.contains(part));
+    if is_foreign {
+        let message = format!(
+            "{path:?} is JSONPath or a JSON pointer: write the keys that lead to the field, with dots between them, as in \
+             event.id; an element of a list needs a closure"
+        );
+        return Err(ConfigError::new(ConfigErrorKind::Name, message));
+    }
     JsonPath::parse(path).ok_or_else(|| {
         let message = format!("{path:?} is not a path: write the keys that lead to the field, as in event.id");
         ConfigError::new(ConfigErrorKind::Name, message)

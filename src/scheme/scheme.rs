@@ -16,6 +16,11 @@ use crate::secrets::{Key, SecretSet, Secrets};
 ///
 /// A scheme only says what is claimed and what is signed. The layer computes the MACs, compares them, enforces the
 /// limits and orders the checks, so that no scheme can get them wrong.
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` is not a scheme",
+    label = "expected a scheme: what verifies the sender's signature",
+    note = "use a preset such as `scheme::stripe(secret)?`, describe one with `scheme::Template::builder`, or implement `scheme::Scheme`"
+)]
 pub trait Scheme: Send + Sync + 'static {
     /// A short, stable name, such as `stripe`. It is the endpoint's name unless another is known.
     fn name(&self) -> &str;

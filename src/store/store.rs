@@ -121,6 +121,11 @@ pub type StoreFuture<'a, T> = Pin<Box<dyn Future<Output = Result<T, StoreError>>
 ///     conformance::run(&Maps(ManualClock::at_unix(1_700_000_000))).await;
 /// }
 /// ```
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` is not a store",
+    label = "expected a store: where claimed and completed events are remembered",
+    note = "use `store::MemoryStore::new()` or another store of the module `store`, or implement `store::Store`"
+)]
 pub trait Store: Send + Sync + 'static {
     /// Takes `key` for `lease` if nobody holds it. Atomic: of any number of concurrent calls for one key under
     /// different tokens, exactly one sees [`Claim::Fresh`].

@@ -17,7 +17,11 @@ impl Database {
     /// The effect, with the completion enlisted first; not yet committed.
     pub(crate) async fn pay(&self, event: &WebhookEvent) -> Result<Tx, HandlerError> {
         let mut tx = self.begin().await?;
-        event.complete_in(&mut *tx).await?;
+        // Both spellings, by turns.
+        match event.attempt() {
+            Some(attempt) if attempt % 2 == 0 => event.complete_in(&mut *tx).await?,
+            _ => event.complete_in(&mut tx).await?,
+        }
         sqlx::query("INSERT INTO payments VALUES ($1)").bind(event.id()).execute(&mut *tx).await?;
         Ok(tx)
     }

@@ -238,3 +238,14 @@ async fn every_id_is_kept_apart_from_the_crates_own_keys() {
     assert_eq!(receiver.refuses(own, StatusCode::BAD_REQUEST, "reserved").await, RejectionKind::InvalidId);
     assert_eq!(receiver.deliver(&event("tower-webhook")).await.outcome, Some(Outcome::Completed));
 }
+
+#[test]
+fn jsonpath_and_json_pointers_are_refused_with_a_path_that_works() {
+    for path in ["$.data.id", "$['data']['id']", "/data/id", "data.items[0].id", "data[*].id", "$..id", "data.*.id"] {
+        for error in [IdSource::json(path).err(), TypeSource::json(path).err()] {
+            let error = error.unwrap_or_else(|| panic!("{path} is taken"));
+            assert!(error.to_string().contains("as in event.id"), "{error}");
+        }
+    }
+    assert!(IdSource::json("data.id").is_ok());
+}

@@ -195,3 +195,36 @@ fn keys_never_print() {
         }
     }
 }
+
+#[test]
+fn api_keys_are_refused_where_a_signing_secret_belongs() {
+    for (preset, api_key, prefix, instead) in [
+        ("stripe", "sk_live_51H8xYz", "sk_", "whsec_…, from the dashboard under Webhooks"),
+        ("stripe", "rk_test_51H8xYz", "rk_", "`stripe listen`"),
+        ("openai", "sk-proj-51H8xYz", "sk-", "settings under Webhooks"),
+        ("resend", "re_51H8xYz_abc", "re_", "whsec_…"),
+        ("clerk", "sk_test_51H8xYz", "sk_", "whsec_…"),
+        ("svix", "testsk_51H8xYz", "testsk_", "whsec_…"),
+        ("github", "ghp_51H8xYz51H8xYz", "ghp_", "given to the webhook"),
+        ("github", "github_pat_51H8xYz", "github_pat_", "given to the webhook"),
+        ("gitlab", "glpat-51H8xYz", "glpat-", "secret token"),
+        ("linear", "lin_api_51H8xYz", "lin_api_", "lin_wh_…"),
+        ("slack", "xoxb-51H8xYz-51H8", "xoxb-", "Basic Information"),
+        ("shopify", "shpat_51H8xYz51H8", "shpat_", "client secret"),
+        ("paddle", "pdl_live_apikey_51H8", "pdl_live_", "pdl_ntfset_…"),
+        ("square", "EAAAl51H8xYz51H8", "EAAA", "signature key"),
+        ("meta", "EAAGm51H8xYz51H8", "EAA", "app's secret"),
+        ("typeform", "tfp_51H8xYz51H8", "tfp_", "given to the webhook"),
+        ("dropbox", "sl.B51H8xYz51H8", "sl.", "app console"),
+        ("hubspot", "pat-na1-51H8xYz", "pat-", "client secret"),
+    ] {
+        let error = error_of(preset, api_key).unwrap_or_else(|| panic!("{preset} took {api_key}"));
+        assert_helpful(&error, api_key, instead);
+        assert!(error.to_string().contains(&format!("begins with {prefix}, as API keys do")), "{error}");
+    }
+    for (preset, secret) in
+        [("stripe", "whsec_51H8xYz"), ("paddle", "pdl_ntfset_51H8xYz"), ("linear", "lin_wh_51H8xYz")]
+    {
+        assert!(error_of(preset, secret).is_none(), "{preset} needs {secret}");
+    }
+}

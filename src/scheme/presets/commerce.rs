@@ -13,7 +13,14 @@ use crate::secrets::IntoSecrets;
 /// # Errors
 /// As [`timestamped`](super::timestamped).
 pub fn stripe(secrets: impl IntoSecrets) -> Result<Template, ConfigError> {
-    timestamped_list("stripe", "stripe-signature").own_headers(["stripe-*"]).retry_window(3 * DAY).build(secrets)
+    timestamped_list("stripe", "stripe-signature")
+        .api_keys(
+            &["sk_", "rk_", "pk_"],
+            "the endpoint's signing secret, whsec_…, from the dashboard under Webhooks, or from `stripe listen`",
+        )
+        .own_headers(["stripe-*"])
+        .retry_window(3 * DAY)
+        .build(secrets)
 }
 
 /// Paddle Billing: `Paddle-Signature: ts={timestamp};h1={hex}`, HMAC-SHA256 of `{timestamp}:{body}`.
@@ -26,6 +33,7 @@ pub fn stripe(secrets: impl IntoSecrets) -> Result<Template, ConfigError> {
 pub fn paddle(secrets: impl IntoSecrets) -> Result<Template, ConfigError> {
     Template::builder("paddle")
         .signature("paddle-signature", "ts={timestamp};h1={hex}")
+        .api_keys(&["pdl_live_", "pdl_sdbx_"], "the secret key of the notification destination, pdl_ntfset_…")
         .own_headers(["paddle-*"])
         .signed("{timestamp}:{body}")
         .tolerance(seconds(5))
@@ -54,6 +62,7 @@ pub fn shopify(secrets: impl IntoSecrets) -> Result<Template, ConfigError> {
     let event = IdSource::unsigned_header("shopify-event-id")?.or(IdSource::unsigned_header("x-shopify-event-id")?);
     Template::builder("shopify")
         .signature("shopify-hmac-sha256", "{base64}")
+        .api_keys(&["shpat_", "shpca_", "shppa_"], "the app's client secret, from its API credentials")
         .or_signature("x-shopify-hmac-sha256")
         .own_headers(["shopify-*", "x-shopify-*"])
         .id_source(webhook.or(event).with_type())
@@ -72,6 +81,7 @@ pub fn shopify(secrets: impl IntoSecrets) -> Result<Template, ConfigError> {
 /// If a secret or the URL is invalid.
 pub fn square(secrets: impl IntoSecrets, url: &str) -> Result<Template, ConfigError> {
     Template::builder("square")
+        .api_keys(&["sq0", "EAAA"], "the signature key of the webhook subscription, from the developer console")
         .signature("x-square-hmacsha256-signature", "{base64}")
         .own_headers(["square-*", "x-square-*"])
         .signed("{url}{body}")

@@ -19,6 +19,10 @@ use crate::secrets::{Algorithm, IntoSecrets};
 /// If a secret is invalid.
 pub fn github(secrets: impl IntoSecrets) -> Result<Template, ConfigError> {
     Template::builder("github")
+        .api_keys(
+            &["ghp_", "gho_", "ghu_", "ghs_", "ghr_", "github_pat_"],
+            "the secret that was given to the webhook, in the repository's settings under Webhooks",
+        )
         .signature("x-hub-signature-256", "sha256={hex}")
         .own_headers(["x-github-*"])
         .id_source(IdSource::unsigned_header("x-github-delivery")?)
@@ -39,6 +43,7 @@ pub fn github(secrets: impl IntoSecrets) -> Result<Template, ConfigError> {
 /// If a secret is invalid.
 pub fn gitlab(secrets: impl IntoSecrets) -> Result<Template, ConfigError> {
     Template::builder("gitlab")
+        .api_keys(&["glpat-"], "the webhook's secret token, from the project's settings under Webhooks")
         .signature("x-gitlab-token", "{token}")
         .own_headers(["x-gitlab-*"])
         .algorithm(Algorithm::Token)
@@ -114,6 +119,7 @@ pub fn atlassian_jira(secrets: impl IntoSecrets) -> Result<Template, ConfigError
 /// If a secret is invalid.
 pub fn linear(secrets: impl IntoSecrets) -> Result<Template, ConfigError> {
     Template::builder("linear")
+        .api_keys(&["lin_api_", "lin_oauth_"], "the webhook's signing secret, lin_wh_…, from the settings under API")
         .signature("linear-signature", "{hex}")
         .own_headers(["linear-*"])
         .body_timestamp("webhookTimestamp")

@@ -30,6 +30,10 @@ pub fn slack(secrets: impl IntoSecrets) -> Result<Template, ConfigError> {
         form_or_payload_field(body, "command").or_else(|| form_or_payload_field(body, "type"))
     });
     Template::builder("slack")
+        .api_keys(
+            &["xoxb-", "xoxp-", "xapp-", "xoxa-", "xoxe"],
+            "the app's signing secret, from its settings under Basic Information",
+        )
         .signature("x-slack-signature", "v0={hex}")
         .timestamp("x-slack-request-timestamp")
         .own_headers(["x-slack-*"])
@@ -70,6 +74,7 @@ fn answer_url_verification(body: &[u8], _: &Key) -> Option<Response<Bytes>> {
 pub fn meta(secrets: impl IntoSecrets, verify_token: impl Into<String>) -> Result<Template, ConfigError> {
     let verify_token = Secret::new(verify_token)?;
     Template::builder("meta")
+        .api_keys(&["EAA"], "the app's secret, from its dashboard under App settings, Basic")
         .signature("x-hub-signature-256", "sha256={hex}")
         .id_source(IdSource::body_digest())
         .type_source(TypeSource::json("object")?)

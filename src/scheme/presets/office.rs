@@ -39,6 +39,7 @@ pub fn calendly(secrets: impl IntoSecrets) -> Result<Template, ConfigError> {
 /// If a secret is invalid.
 pub fn typeform(secrets: impl IntoSecrets) -> Result<Template, ConfigError> {
     Template::builder("typeform")
+        .api_keys(&["tfp_"], "the secret that was given to the webhook, in the form's settings under Webhooks")
         .signature("typeform-signature", "sha256={base64}")
         .own_headers(["typeform-*"])
         .id_source(IdSource::json("event_id")?)
@@ -130,6 +131,7 @@ pub fn hubspot_v1(secrets: impl IntoSecrets) -> Result<Template, ConfigError> {
 /// The parts that all versions share.
 fn hubspot_template(name: &'static str) -> TemplateBuilder {
     Template::builder(name)
+        .api_keys(&["pat-"], "the app's client secret, from its settings under Auth")
         .json_body()
         .own_headers(["x-hubspot-*"])
         .id_source(IdSource::body_digest())
@@ -177,6 +179,7 @@ fn answer_intent_to_receive(body: &[u8], _: &Key) -> Option<Response<Bytes>> {
 /// If a secret is invalid.
 pub fn dropbox(secrets: impl IntoSecrets) -> Result<Template, ConfigError> {
     Template::builder("dropbox")
+        .api_keys(&["sl."], "the app's secret, from its settings in the app console")
         .signature("x-dropbox-signature", "{hex}")
         .own_headers(["x-dropbox-*"])
         .id_source(IdSource::none())

@@ -45,7 +45,7 @@ pub fn standard_webhooks(secrets: impl IntoSecrets) -> Result<Template, ConfigEr
 /// # Errors
 /// As [`standard_webhooks`].
 pub fn svix(secrets: impl IntoSecrets) -> Result<Template, ConfigError> {
-    svix_template("svix").build(secrets)
+    svix_template("svix").api_keys(&["sk_", "testsk_"], "the endpoint's signing secret, whsec_…").build(secrets)
 }
 
 /// Clerk, which sends with [`svix`].
@@ -53,7 +53,9 @@ pub fn svix(secrets: impl IntoSecrets) -> Result<Template, ConfigError> {
 /// # Errors
 /// As [`standard_webhooks`].
 pub fn clerk(secrets: impl IntoSecrets) -> Result<Template, ConfigError> {
-    svix_template("clerk").build(secrets)
+    svix_template("clerk")
+        .api_keys(&["sk_", "pk_"], "the endpoint's signing secret, whsec_…, from the dashboard under Webhooks")
+        .build(secrets)
 }
 
 /// Resend, which sends with [`svix`].
@@ -61,7 +63,9 @@ pub fn clerk(secrets: impl IntoSecrets) -> Result<Template, ConfigError> {
 /// # Errors
 /// As [`standard_webhooks`].
 pub fn resend(secrets: impl IntoSecrets) -> Result<Template, ConfigError> {
-    svix_template("resend").build(secrets)
+    svix_template("resend")
+        .api_keys(&["re_"], "the webhook's signing secret, whsec_…, from the dashboard under Webhooks")
+        .build(secrets)
 }
 
 /// OpenAI: [`standard_webhooks`], except that a secret without `whsec_` is the key itself, and not base64.
@@ -77,7 +81,11 @@ pub fn openai(secrets: impl IntoSecrets) -> Result<Template, ConfigError> {
         true => standard_key(text),
         false => Key::hmac_sha256(text.as_bytes()),
     };
-    standard_template("openai").key(key).retry_window(3 * DAY).build(secrets)
+    standard_template("openai")
+        .key(key)
+        .api_keys(&["sk-"], "the webhook's signing secret, whsec_…, from the project's settings under Webhooks")
+        .retry_window(3 * DAY)
+        .build(secrets)
 }
 
 /// `t=…,v1=…` over the timestamp, a dot and the body.

@@ -32,6 +32,7 @@ pub struct TemplateBuilder {
     algorithm: Algorithm,
     other_versions: Vec<(String, Algorithm)>,
     key: Option<Arc<MakeKey>>,
+    api_keys: Option<ApiKeys>,
     secret_encoding: Encoding,
     header_sets: Vec<HeaderSetNames>,
     format: String,
@@ -64,6 +65,7 @@ impl TemplateBuilder {
             algorithm: Algorithm::HmacSha256,
             other_versions: Vec::new(),
             key: None,
+            api_keys: None,
             secret_encoding: Encoding::Text,
             header_sets: Vec::new(),
             format: String::new(),
@@ -183,6 +185,12 @@ impl TemplateBuilder {
         self
     }
 
+    /// Refuses secrets that begin like the provider's API keys, and says where the signing secret is instead.
+    pub(crate) fn api_keys(mut self, prefixes: &'static [&'static str], instead: &'static str) -> Self {
+        self.api_keys = Some(ApiKeys { prefixes, instead });
+        self
+    }
+
     /// Sets how far timestamps may be from now (default 300 s in both directions).
     pub fn tolerance(mut self, tolerance: impl Into<Tolerance>) -> Self {
         self.tolerance = tolerance.into();
@@ -255,10 +263,13 @@ impl TemplateBuilder {
     /// # Errors
     /// If the description is invalid or incomplete, or if a secret is invalid.
     pub fn build(self, secrets: impl IntoSecrets) -> Result<Template, ConfigError> {
-        let (algorithm, encoding, key) = (self.algorithm, self.secret_encoding, self.key);
-        let make_key = move |text: &str| match &key {
-            Some(key) => key(text),
-            None => Key::new(algorithm, &encoding.secret(text)?),
+        let (algorithm, encoding, key, api_keys) = (self.algorithm, self.secret_encoding, self.key, self.api_keys);
+        let make_key = move |text: &str| {
+            api_keys.map_or(Ok(()), |api_keys| api_keys.refuse(text))?;
+            match &key {
+                Some(key) => key(text),
+                None => Key::new(algorithm, &encoding.secret(text)?),
+            }
         };
         if self.misplaced {
             return Err(ConfigError::scheme("call timestamp and id after the signature that they belong to"));
@@ -306,6 +317,26 @@ impl TemplateBuilder {
             .try_for_each(|headers| check(&template, headers))
             .map_err(|error| error.in_scheme(&template.name))?;
         Ok(template)
+    }
+}
+
+/// The keys of a provider's API, which sign no webhook.
+#[derive(Clone, Copy)]
+struct ApiKeys {
+    prefixes: &'static [&'static str],
+    /// Where the signing secret is.
+    instead: &'static str,
+}
+
+impl ApiKeys {
+    fn refuse(self, secret: &str) -> Result<(), ConfigError> {
+        match self.prefixes.iter().find(|prefix| secret.starts_with(**prefix)) {
+            Some(prefix) => {
+                let message = format!("a secret begins with {prefix}, as API keys do, and those sign no webhook");
+                Err(ConfigError::secret(format!("{message}: take {}", self.instead)))
+            }
+            None => Ok(()),
+        }
     }
 }
 

@@ -22,6 +22,11 @@ use crate::store::{Claim, ClaimRequest, Ending, Hold, IntoStore, Store, StoreFut
 /// Operators look with [`list`](Self::list), [`get`](Self::get) and [`counts`](Self::counts), and change events with
 /// [`requeue`](Self::requeue), [`discard`](Self::discard) and [`forget`](Self::forget), all three of which a queue
 /// implements in one verb, [`change`](Self::change).
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` is not a queue",
+    label = "expected a store that keeps events for a worker",
+    note = "`MemoryStore`, `SqliteStore`, `RedisStore` and `PostgresStore` are queues; a `BreakerStore` is not"
+)]
 pub trait Queue: Store {
     /// Claims the event and stores its request in one atomic step. The event is durable, as far as the store is, before
     /// the answer.

@@ -67,10 +67,8 @@ async fn connections_are_shared_and_so_is_making_them_anew() {
             tokio::spawn(async move { store.claim(&ClaimRequest::new(&key, ClaimToken::random(), LEASE)).await })
         });
         for claim in join_all(claims.collect::<Vec<_>>()).await {
-            assert!(
-                matches!(claim.expect("no panic"), Ok(Claim::Fresh { .. })),
-                "a broken connection costs no delivery"
-            );
+            let claim = claim.expect("no panic");
+            assert!(matches!(claim, Ok(Claim::Fresh { .. })), "a broken connection costs no delivery: {claim:?}");
         }
         // The one that asks is counted, too.
         assert_eq!(connections_made(&server), before + 2 + 1, "round {round}");

@@ -1,6 +1,8 @@
+use std::future::{Future, poll_fn};
 use std::pin::pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::task::Poll;
 use std::time::Duration;
 
 use deadpool_redis::redis::aio::ConnectionLike;
@@ -21,6 +23,9 @@ const REPLACE_PAUSE: Duration = Duration::from_millis(500);
 
 /// The longest attempt to connect, where the timeout is shorter. A slow attempt is not begun anew for every caller.
 const LONGEST_ATTEMPT: Duration = Duration::from_secs(5);
+
+/// How long a connection may be silent before it is checked.
+const SILENCE: Duration = Duration::from_millis(100);
 
 /// How long a late reply is waited for.
 const LATEST_REPLY: Duration = Duration::from_secs(300);
@@ -124,7 +129,8 @@ impl SharedConnection {
 
     async fn ask_by(self: &Arc<Self>, current: Current, command: &Cmd, then: Option<&Cmd>) -> Result<Replies> {
         let Current { mut connection, number, .. } = current;
-        let replies = send(&mut connection, command, then).await;
+        let other = connection.clone();
+        let replies = unless_closed(other, send(&mut connection, command, then)).await;
         if !replies.as_ref().is_err_and(RedisError::is_io_error) {
             self.replies.fetch_add(1, Ordering::Relaxed);
         }
@@ -271,6 +277,38 @@ impl Drop for Attempt {
     }
 }
 
+/// Waits for replies, or until the connection is closed.
+///
+/// A command that is handed to the client at the very moment at which its connection breaks is neither sent nor refused:
+/// it stays in the channel of the task that drove the connection. So a connection that is silent is checked again and
+/// again.
+async fn unless_closed(
+    mut connection: Connection,
+    replies: impl Future<Output = RedisResult<Replies>>,
+) -> RedisResult<Replies> {
+    let mut replies = pin!(replies);
+    loop {
+        if let Ok(replies) = timeout(SILENCE, &mut replies).await {
+            return replies;
+        }
+        if let Some(error) = closed(&mut connection).await {
+            return Err(error);
+        }
+    }
+}
+
+/// The error of a closed connection. The command that finds out is not sent: the client drops commands that nobody waits
+/// for.
+async fn closed(connection: &mut Connection) -> Option<RedisError> {
+    let Connection::Node(node) = connection else { return None };
+    let ping = redis::cmd("PING");
+    let mut asking = pin!(ping.query_async::<()>(node));
+    match poll_fn(|cx| Poll::Ready(asking.as_mut().poll(cx))).await {
+        Poll::Ready(Err(error)) if error.is_connection_dropped() => Some(error),
+        _ => None,
+    }
+}
+
 async fn send(connection: &mut Connection, command: &Cmd, then: Option<&Cmd>) -> RedisResult<Replies> {
     let Some(then) = then else {
         return Ok((command.query_async(connection).await?, None));
@@ -284,4 +322,48 @@ async fn send(connection: &mut Connection, command: &Cmd, then: Option<&Cmd>) ->
         .map_err(|_| (ErrorKind::UnexpectedReturnType, "two commands were not answered with two replies"))?;
     let [reply, then] = replies;
     Ok((reply.extract_error()?, Some(then.extract_error()?)))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::future::pending;
+
+    use tokio::io::{AsyncReadExt, AsyncWriteExt};
+    use tokio::net::TcpListener;
+
+    use super::*;
+
+    /// A connection to a server that agrees to everything, and that server's end of it.
+    async fn connected() -> (Connection, tokio::net::TcpStream) {
+        let listener = TcpListener::bind("127.0.0.1:0").await.expect("a free port");
+        let address = listener.local_addr().expect("an address");
+        let serving = tokio::spawn(async move {
+            let (mut stream, _) = listener.accept().await.expect("a client");
+            let (mut heard, mut agreed) = (String::new(), 0);
+            // The client names its library and the version of that.
+            while agreed < 2 {
+                let mut bytes = [0; 1024];
+                let length = stream.read(&mut bytes).await.expect("a request");
+                heard.push_str(&String::from_utf8_lossy(&bytes[..length]));
+                while agreed < heard.matches("SETINFO").count() {
+                    stream.write_all(b"+OK\r\n").await.expect("a reply");
+                    agreed += 1;
+                }
+            }
+            stream
+        });
+        let client = redis::Client::open(format!("redis://{address}/")).expect("a URL");
+        let node = client.get_multiplexed_async_connection().await.expect("a connection");
+        (Connection::Node(node), serving.await.expect("no panic"))
+    }
+
+    #[tokio::test]
+    async fn command_that_is_never_answered_ends_with_its_connection() {
+        let (mut connection, server) = connected().await;
+        assert!(closed(&mut connection).await.is_none(), "a server that is silent is not away");
+        let waiting = tokio::spawn(unless_closed(connection, pending()));
+        drop(server);
+        let error = waiting.await.expect("no panic").expect_err("there is nobody to answer");
+        assert!(error.is_connection_dropped(), "{error}");
+    }
 }

@@ -5,7 +5,6 @@ use std::fmt;
 use std::sync::{Mutex, PoisonError};
 use std::time::Instant;
 
-use axum::extract::MatchedPath;
 use axum_core::extract::{FromRequestParts, OptionalFromRequestParts};
 use axum_core::response::{IntoResponse, Response};
 use http::StatusCode;
@@ -15,8 +14,8 @@ use serde::de::DeserializeOwned;
 
 use crate::event::WebhookEvent;
 use crate::handler::{Failure, HandlerError};
-use crate::telemetry;
 use crate::throttle::Throttle;
+use crate::{route, telemetry};
 
 /// The longest field name that is reported.
 const LONGEST_FIELD: usize = 200;
@@ -107,7 +106,7 @@ impl IntoResponse for HandlerError {
 }
 
 fn report_missing_layer(parts: &Parts) {
-    let route = parts.extensions.get::<MatchedPath>().map_or("", MatchedPath::as_str);
+    let route = route::matched(&parts.extensions).unwrap_or_default();
     let mut routes = MISSING_LAYERS.lock().unwrap_or_else(PoisonError::into_inner);
     if let Some(count) = routes.entry(route.to_owned()).or_default().count(Instant::now()) {
         telemetry::missing_layer(parts.uri.path(), count);

@@ -18,6 +18,7 @@ mod random;
 mod receiver;
 pub mod rejection;
 mod retry;
+mod route;
 pub mod scheme;
 pub mod secrets;
 pub mod store;

@@ -1,7 +1,6 @@
 //! Messages that anyone can cause, and that must not flood the log.
 
 use std::fmt;
-use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 /// How often a message is repeated.
@@ -12,7 +11,7 @@ const LONGEST: usize = 200;
 
 /// Counts occurrences of one message, and says when to log it: the first time, then at most once a minute.
 #[derive(Default)]
-pub(crate) struct Throttle(Mutex<Option<Count>>);
+pub(crate) struct Throttle(Option<Count>);
 
 struct Count {
     logged_at: Instant,
@@ -21,10 +20,9 @@ struct Count {
 
 impl Throttle {
     /// Counts an occurrence. Returns how many are to be logged now: all since the message was logged last.
-    pub(crate) fn count(&self, now: Instant) -> Option<u64> {
-        let mut count = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let Some(count) = &mut *count else {
-            *count = Some(Count { logged_at: now, unlogged: 0 });
+    pub(crate) fn count(&mut self, now: Instant) -> Option<u64> {
+        let Some(count) = &mut self.0 else {
+            self.0 = Some(Count { logged_at: now, unlogged: 0 });
             return Some(1);
         };
         count.unlogged += 1;
@@ -56,8 +54,8 @@ mod tests {
 
     #[test]
     fn first_occurrence_is_logged_and_then_a_count_each_minute() {
-        let (throttle, begin) = (Throttle::default(), Instant::now());
-        let at = |seconds| throttle.count(begin + Duration::from_secs(seconds));
+        let (mut throttle, begin) = (Throttle::default(), Instant::now());
+        let mut at = |seconds| throttle.count(begin + Duration::from_secs(seconds));
         assert_eq!(at(0), Some(1));
         for second in 1..60 {
             assert_eq!(at(second), None);

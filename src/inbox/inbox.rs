@@ -16,6 +16,7 @@ use crate::error::{ConfigError, ConfigErrorKind, positive};
 use crate::head::{Head, HeaderPattern};
 use crate::machine::{ClaimState, ask, within};
 use crate::rejection::RejectionKind;
+use crate::route;
 use crate::scheme::Profile;
 use crate::store::queue::{IntoQueue, Queue, StoredRequest};
 
@@ -129,9 +130,9 @@ impl Inbox {
         facts: &StoredFacts,
         identifies: impl Fn(&HeaderName) -> bool,
     ) -> StoredRequest {
-        let here = self.kept.uri(&parts.uri);
-        let original = original_uri(&parts.extensions).map(|uri| self.kept.uri(uri)).filter(|uri| *uri != here);
-        let targets = Targets { here, original };
+        let requested = route::requested_uri(parts);
+        let original = (*requested != parts.uri).then(|| self.kept.uri(requested));
+        let targets = Targets { here: self.kept.uri(&parts.uri), original };
         let keep = |name: &HeaderName| self.kept.keeps(name, identifies(name));
         let head_text = stored_head::write(parts, &targets, &keep, facts);
         let request = StoredRequest::new(head_text, body.clone(), head.now());
@@ -184,17 +185,6 @@ impl fmt::Debug for Inbox {
             .field("max_waiting_events", &self.backlog.as_ref().map(|backlog| backlog.limit))
             .finish_non_exhaustive()
     }
-}
-
-/// The URI that the sender requested, where axum has nested this router in another.
-#[cfg(feature = "axum")]
-fn original_uri(extensions: &http::Extensions) -> Option<&http::Uri> {
-    extensions.get::<axum::extract::OriginalUri>().map(|axum::extract::OriginalUri(uri)| uri)
-}
-
-#[cfg(not(feature = "axum"))]
-fn original_uri(_: &http::Extensions) -> Option<&http::Uri> {
-    None
 }
 
 /// Whether too many events wait. One delivery a second counts them, for all others.

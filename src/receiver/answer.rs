@@ -9,14 +9,13 @@ use http_body::{Body, Frame, SizeHint};
 use pin_project_lite::pin_project;
 
 use super::config::Config;
-use super::endpoint::requested_path;
-use crate::EventKey;
 use crate::handler::{Failure, HandlerError};
 use crate::head::Head;
 use crate::outcome::Outcome;
 use crate::rejection::{Rejection, RejectionKind};
 use crate::telemetry::{self, Delivered};
 use crate::throttle::Shortened;
+use crate::{EventKey, route};
 
 const URL_IS_SIGNED: &str =
     "the signature covers the url, so the public url of the scheme has to be the one that the sender calls";
@@ -83,18 +82,18 @@ impl Config {
         if !telemetry::IS_ON {
             return;
         }
-        let mut rejection = rejection.clone();
+        let mut hinted = rejection.clone();
         if rejection.kind() == RejectionKind::SignatureMismatch && self.url_is_signed {
-            rejection = rejection.or_detail(URL_IS_SIGNED);
+            hinted = hinted.or_detail(URL_IS_SIGNED);
         }
         let about = Delivered {
             tenant: tenant.or(rejection.tenant()).map(Shortened),
-            path: Some(Shortened(requested_path(parts))),
+            path: Some(Shortened(route::requested_uri(parts).path())),
             is_unverified: rejection.kind().needs_no_signature(),
             ..self.about_request(parts)
         };
-        self.refusals.report(&rejection, &about, self.clock.monotonic());
-        telemetry::delivered(&Outcome::Refused(rejection.clone()), &about);
+        self.refusals.report(&hinted, &about, self.clock.monotonic());
+        telemetry::delivered(&Outcome::Refused(hinted), &about);
     }
 
     /// The facts of a request whose event is not known.

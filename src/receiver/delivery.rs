@@ -38,20 +38,18 @@ pub(super) struct Delivery<S> {
     intake: Intake,
     event: Option<ArrivedEvent>,
     inner: S,
-    config: Arc<Config>,
     report: OutcomeReport,
 }
 
 impl<S> Delivery<S> {
     pub(super) fn new(parts: Parts, now: SystemTime, inner: S, config: Arc<Config>) -> Self {
         let intake = Intake::new(parts, now, Deadline::after(config.body_deadline));
-        let report = OutcomeReport::new(config.clone());
-        Self { intake, event: None, inner, config, report }
+        Self { intake, event: None, inner, report: OutcomeReport::new(config) }
     }
 
     /// Begins to verify the proof that the head carries.
     pub(super) fn begin(&mut self, proof: Proof) -> Result<(), Rejection> {
-        self.intake.begin(&self.config, proof)
+        self.intake.begin(&self.report.config, proof)
     }
 
     /// Waits for the whole body.
@@ -60,12 +58,12 @@ impl<S> Delivery<S> {
         B: Body,
         B::Error: Into<Box<dyn Error + Send + Sync>>,
     {
-        self.intake.poll_collected(body, self.config.body_limit, cx)
+        self.intake.poll_collected(body, self.report.config.body_limit, cx)
     }
 
     /// Verifies the complete body.
     pub(super) fn finish(&mut self) -> Result<Arrived, Rejection> {
-        self.intake.finish(&self.config)
+        self.intake.finish(&self.report.config)
     }
 
     pub(super) fn greet<R>(&mut self, answer: Response<Bytes>) -> Response<AnswerBody<R>> {
@@ -75,8 +73,8 @@ impl<S> Delivery<S> {
 
     pub(super) fn refuse<R>(&mut self, rejection: Rejection) -> Response<AnswerBody<R>> {
         self.report.sent = true;
-        self.config.report_refusal(&rejection, &self.intake.parts, self.intake.tenant.as_deref());
-        self.config.refuse(rejection)
+        self.report.config.report_refusal(&rejection, &self.intake.parts, self.intake.tenant.as_deref());
+        self.report.config.refuse(rejection)
     }
 }
 
@@ -90,7 +88,7 @@ where
     /// Claims, runs, settles and answers.
     pub(super) fn start(mut self: Box<Self>, mut event: ArrivedEvent) -> DetachOnDrop<Reply<R, S::Error>> {
         let (claim, secret) = (event.claim.clone(), event.verified.secret().clone());
-        let (config, detached_claim) = (self.config.clone(), claim.clone());
+        let (config, detached_claim) = (self.report.config.clone(), claim.clone());
         let detach = config.terms.detach;
         self.report.about = Some((claim.clone(), secret));
         let guard = event.guard.take();
@@ -216,7 +214,7 @@ where
         let called = self.delivery.inner.call(request);
         let output = self.output.insert(called.await);
         match output {
-            Ok(response) => verdict_of(&*self.delivery.config.completes, response),
+            Ok(response) => verdict_of(&*self.delivery.report.config.completes, response),
             Err(_) => Verdict::Release(Some(RetryReason::new(SERVICE_FAILED))),
         }
     }
@@ -230,9 +228,9 @@ impl<S> Delivery<S> {
         let mut signed = Bytes::new();
         if let Some(ArrivedEvent { body, claim, verified, .. }) = self.event.take() {
             let received_at = self.intake.received_at;
-            let id_authenticated = self.config.id.is_authenticated_by(verified.coverage());
+            let id_authenticated = self.report.config.id.is_authenticated_by(verified.coverage());
             signed = body.clone();
-            let type_authenticated = self.config.event_type.is_authenticated_by(verified.coverage());
+            let type_authenticated = self.report.config.event_type.is_authenticated_by(verified.coverage());
             let provenance = Provenance::Verified(verified);
             let facts = Facts { claim, body, provenance, received_at, id_authenticated, type_authenticated };
             parts.extensions.insert(WebhookEvent::new(facts));

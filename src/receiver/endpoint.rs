@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use http::request::Parts;
 
-use crate::telemetry;
+use crate::{route, telemetry};
 
 /// The name of an endpoint: the one that the layer was given, or the route's template, or else the scheme's name.
 #[derive(Clone, Default)]
@@ -34,13 +34,13 @@ impl EndpointName {
 
     /// The name of the endpoint that gets this request.
     pub(super) fn of<'a>(&'a self, parts: &'a Parts, scheme: &'a str) -> &'a str {
-        self.given().or_else(|| matched_route(parts)).unwrap_or(scheme)
+        self.given().or_else(|| route::matched(&parts.extensions)).unwrap_or(scheme)
     }
 
     /// The same, for the key of an event. A tenant in the key tells endpoints apart, too.
     pub(super) fn of_event<'a>(&'a self, parts: &'a Parts, scheme: &'a str, has_tenant: bool) -> &'a str {
-        if !has_tenant && self.given.is_none() && matched_route(parts).is_none() {
-            self.fallback.used(scheme, &prefix_of_route(parts));
+        if !has_tenant && self.given.is_none() && route::matched(&parts.extensions).is_none() {
+            self.fallback.used(scheme, prefix_of_route(parts));
         }
         self.of(parts, scheme)
     }
@@ -63,29 +63,7 @@ impl Fallback {
     }
 }
 
-/// The template of the route that axum matched the request to.
-#[cfg(feature = "axum")]
-fn matched_route(parts: &Parts) -> Option<&str> {
-    parts.extensions.get::<axum::extract::MatchedPath>().map(axum::extract::MatchedPath::as_str)
-}
-
-/// The path that the sender requested, with the prefix of every outer router.
-#[cfg(feature = "axum")]
-pub(super) fn requested_path(parts: &Parts) -> &str {
-    parts.extensions.get::<axum::extract::OriginalUri>().map_or(parts.uri.path(), |uri| uri.0.path())
-}
-
 /// The part of the path that a router has stripped.
-fn prefix_of_route(parts: &Parts) -> String {
-    requested_path(parts).strip_suffix(parts.uri.path()).unwrap_or_default().to_owned()
-}
-
-#[cfg(not(feature = "axum"))]
-fn matched_route(_: &Parts) -> Option<&str> {
-    None
-}
-
-#[cfg(not(feature = "axum"))]
-pub(super) fn requested_path(parts: &Parts) -> &str {
-    parts.uri.path()
+fn prefix_of_route(parts: &Parts) -> &str {
+    route::requested_uri(parts).path().strip_suffix(parts.uri.path()).unwrap_or_default()
 }

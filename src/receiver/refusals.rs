@@ -1,7 +1,7 @@
 //! Which refusals an operator is told of, and how often.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Mutex, PoisonError};
 use std::time::Instant;
 
 use crate::rejection::{Rejection, RejectionKind};
@@ -13,22 +13,22 @@ use crate::throttle::Throttle;
 pub(super) struct Refusals(Mutex<HashMap<Box<str>, Kinds>>);
 
 /// The kinds of refusals of one endpoint.
-type Kinds = HashMap<RejectionKind, Arc<Throttle>>;
+type Kinds = HashMap<RejectionKind, Throttle>;
 
 impl Refusals {
-    fn of(&self, endpoint: &str, kind: RejectionKind) -> Arc<Throttle> {
-        let mut endpoints = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(throttle) = endpoints.get(endpoint).and_then(|kinds| kinds.get(&kind)) {
-            return throttle.clone();
-        }
-        endpoints.entry(endpoint.into()).or_default().entry(kind).or_default().clone()
-    }
-
     /// Reports how many deliveries were refused in this way, if it is time.
     pub(super) fn report(&self, rejection: &Rejection, about: &Delivered<'_>, now: Instant) {
         let (Some(endpoint), true) = (about.endpoint, rejection.kind().is_of_the_request()) else { return };
-        if let Some(count) = self.of(endpoint, rejection.kind()).count(now) {
+        if let Some(count) = self.count(endpoint, rejection.kind(), now) {
             telemetry::refused(rejection, about, count);
         }
+    }
+
+    fn count(&self, endpoint: &str, kind: RejectionKind, now: Instant) -> Option<u64> {
+        let mut endpoints = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(kinds) = endpoints.get_mut(endpoint) {
+            return kinds.entry(kind).or_default().count(now);
+        }
+        endpoints.entry(endpoint.into()).or_default().entry(kind).or_default().count(now)
     }
 }

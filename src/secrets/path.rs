@@ -1,17 +1,16 @@
 //! The tenant in a request's path.
 
-use axum::extract::{MatchedPath, OriginalUri};
-
 use crate::head::{Head, percent_decoded};
+use crate::route;
 
 /// The value of a parameter of the route that axum matched the request to. `None` if the route has no such parameter,
 /// or no route was matched.
 pub(super) fn parameter(head: &Head<'_>, name: &str) -> Option<String> {
-    let route = head.extensions().get::<MatchedPath>()?.as_str();
+    let template = route::matched(head.extensions())?;
     // A nested router sees the path without its prefix, but the route with it.
-    let path = head.extensions().get::<OriginalUri>().map_or(head.uri().path(), |uri| uri.0.path());
+    let path = route::requested_uri(head.parts()).path();
     let (mut path, mut found) = (path.split('/'), None);
-    for segment in route.split('/') {
+    for segment in template.split('/') {
         let value = path.next()?;
         match segment.strip_prefix('{').and_then(|segment| segment.strip_suffix('}')) {
             Some(parameter) if parameter.starts_with('*') => return found,

@@ -2,7 +2,7 @@ use std::error::Error;
 use std::fmt;
 use std::future::Future;
 use std::pin::Pin;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::task::{Context, Poll};
 use std::time::Duration;
 
@@ -69,7 +69,7 @@ pub struct TenantSecrets {
     in_key: bool,
     cache: Arc<TenantCache>,
     slots: Arc<LookupSlots>,
-    failures: Arc<Throttle>,
+    failures: Arc<Mutex<Throttle>>,
 }
 
 impl TenantSecrets {
@@ -181,7 +181,9 @@ impl TenantSecrets {
             Ok(Some(set)) => Ok(Snapshot { set, tenant: Some(tenant).filter(|_| self.in_key) }),
             Ok(None) => Err(Rejection::unknown_tenant(&tenant)),
             Err(error) => {
-                if let Some(count) = self.failures.count(Instant::now().into_std()) {
+                let failures =
+                    self.failures.lock().unwrap_or_else(PoisonError::into_inner).count(Instant::now().into_std());
+                if let Some(count) = failures {
                     telemetry::lookup_failed(&tenant, &*error, count);
                 }
                 Err(RejectionKind::SecretsUnavailable.into())

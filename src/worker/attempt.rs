@@ -6,8 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use http::request::Parts;
-use http::{Request, Response, Uri};
+use http::{Request, Response};
 use http_body_util::Full;
 use tokio::time::Instant;
 use tower_service::Service;
@@ -21,6 +20,7 @@ use crate::machine::{
     Admission, ClaimState, CompletesFn, Ended, Machine, NEVER_READY, NotReady, PANICKED, PANICKED_NOT_READY, Record,
     RetryReason, SERVICE_FAILED, Settled, Stage, Terms, Verdict, Work, WorkerLedger, ask, verdict_of, within,
 };
+use crate::route;
 use crate::store::queue::{LAPSED, Leased, Queue};
 use crate::store::{Hold, NOT_COMMITTED};
 use crate::telemetry::{self, AttemptOutcome, Delivered};
@@ -262,7 +262,7 @@ impl<S> Attempt<S> {
         if self.context.outer_router {
             parts.uri.clone_from(&original_uri);
         }
-        set_original_uri(&mut parts, original_uri);
+        route::set_requested_uri(&mut parts, original_uri);
         let provenance = Provenance::Kept { secret_label: facts.secret_label, signed_at: facts.signed_at };
         let body = self.leased.request.body.clone();
         parts.extensions.insert(WebhookEvent::new(Facts {
@@ -276,15 +276,6 @@ impl<S> Attempt<S> {
         Some(Request::from_parts(parts, Full::new(body)))
     }
 }
-
-/// Tells axum which URI the sender requested.
-#[cfg(feature = "axum")]
-fn set_original_uri(parts: &mut Parts, uri: Uri) {
-    parts.extensions.insert(axum::extract::OriginalUri(uri));
-}
-
-#[cfg(not(feature = "axum"))]
-fn set_original_uri(_: &mut Parts, _: Uri) {}
 
 /// An event that became a dead letter, as told to the hooks of a worker.
 #[derive(Clone, Copy, Debug)]

@@ -16,8 +16,8 @@ use crate::store::sections;
 /// summary (`text`, without NUL), the retention in milliseconds (`bigint`).
 pub const COMPLETE_SQL: &str = "UPDATE webhook_events
    SET state = 'completed', processed_at = clock_timestamp(), summary = $3,
-       expires_at = clock_timestamp() + $4::bigint * interval '1 millisecond', due_at = NULL,
-       was_due_at = NULL,
+       expires_at = clock_timestamp() + $4::bigint * interval '1 millisecond',
+       lease_until = clock_timestamp(), due_at = NULL, was_due_at = NULL,
        head = CASE WHEN NULL::bigint /* kept */ = 0 THEN NULL ELSE head END,
        body = CASE WHEN NULL::bigint /* kept */ = 0 THEN NULL ELSE body END,
        body_until = CASE WHEN arrival IS NOT NULL AND NULL::bigint /* kept */ > 0

@@ -167,7 +167,7 @@ async fn completion_can_be_enlisted_again_after_a_rollback() {
     assert_eq!((database.effects("evt_1").await, runs.load(Ordering::SeqCst)), (1, 1));
 }
 
-/// One run has one transaction: a second one would not be fenced.
+/// One run has one transaction: a second one would have nothing to complete.
 #[tokio::test]
 async fn completion_cannot_be_enlisted_again_after_the_commit() {
     let database = Database::new().await;
@@ -226,9 +226,9 @@ async fn zombie_cannot_enlist_and_its_client_gets_a_503() {
     assert_eq!(database.effects("evt_1").await, 1);
 }
 
-/// While the transaction is open the event is fenced, even after its lease.
+/// While the transaction is open it holds the event, even after the lease.
 #[tokio::test]
-async fn open_transaction_fences_after_the_lease() {
+async fn open_transaction_holds_the_event_after_the_lease() {
     let database = Database::new().await;
     let (inside, go_on) = (Arc::new(Semaphore::new(0)), Arc::new(Semaphore::new(0)));
     let (receiver, runs) = first_then_pay(&database, {

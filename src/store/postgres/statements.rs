@@ -47,12 +47,6 @@ pub(super) struct Statements {
     completed_body_retention_sql: String,
 }
 
-/// A statement in two parts: a filter's condition belongs between them.
-pub(super) struct Filtered {
-    pub(super) before_sql: String,
-    pub(super) after_sql: String,
-}
-
 impl Statements {
     /// With a `completed_body_retention_ms` of `None`, bodies of completed events are kept as long as their records.
     pub(super) fn new(table: TableName, completed_body_retention_ms: Option<i64>) -> Self {
@@ -71,20 +65,13 @@ impl Statements {
         self.table.render(&self.section("lease", &[("due_events", due_events)])).into()
     }
 
-    pub(super) fn purge(&self) -> Arc<str> {
-        self.table.render(&self.section("delete", &[("matching", "{expired}")])).into()
+    /// The section of this name, about the rows that match `matching`.
+    pub(super) fn matching(&self, name: &str, matching: &str) -> Arc<str> {
+        self.table.render(&self.section(name, &[("matching", matching)])).into()
     }
 
     pub(super) fn complete(&self) -> Arc<str> {
         self.table.render(&COMPLETE_SQL.replace(BODY_RETENTION_PLACEHOLDER, &self.completed_body_retention_sql)).into()
-    }
-
-    /// The section of this name, around the condition of a filter.
-    pub(super) fn filtered(&self, name: &str) -> Filtered {
-        let text = self.section(name, &[]);
-        // Divided before it is rendered: a table may be named like the placeholder.
-        let (before, after) = text.split_once("{matching}").expect("a place for the condition");
-        Filtered { before_sql: self.table.render(before), after_sql: self.table.render(after) }
     }
 
     fn section(&self, name: &str, values: &[(&str, &str)]) -> String {

@@ -7,6 +7,7 @@ use sqlx::postgres::{PgArguments, Postgres};
 use sqlx::query::Query;
 
 use super::table::TableName;
+use crate::store::queue::DISCARDED;
 use crate::store::sections;
 
 /// Completes a claim inside a handler's own transaction, in the default table, `webhook_events`, for drivers other than
@@ -75,7 +76,7 @@ impl Statements {
     }
 
     fn section(&self, name: &str, values: &[(&str, &str)]) -> String {
-        let own: [(&str, &str); 1] = [("completed_body_retention", &self.completed_body_retention_sql)];
+        let own = [("completed_body_retention", &*self.completed_body_retention_sql), ("discarded", DISCARDED)];
         sections::sql(&FILES, name, &[values, &own].concat())
     }
 }

@@ -2,7 +2,7 @@ use std::error::Error;
 use std::fmt;
 use std::future::Future;
 use std::pin::Pin;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll};
 use std::time::Duration;
 
@@ -16,6 +16,7 @@ use super::tenant_cache::{CachedKeys, TenantCache, TenantKeys};
 use crate::clock::LONGEST;
 use crate::head::Head;
 use crate::key::is_name;
+use crate::lock::lock;
 use crate::rejection::{Rejection, RejectionKind};
 use crate::telemetry;
 use crate::throttle::Throttle;
@@ -181,8 +182,7 @@ impl TenantSecrets {
             Ok(Some(set)) => Ok(Snapshot { set, tenant: Some(tenant).filter(|_| self.in_key) }),
             Ok(None) => Err(Rejection::unknown_tenant(&tenant)),
             Err(error) => {
-                let failures =
-                    self.failures.lock().unwrap_or_else(PoisonError::into_inner).count(Instant::now().into_std());
+                let failures = lock(&self.failures).count(Instant::now().into_std());
                 if let Some(count) = failures {
                     telemetry::lookup_failed(&tenant, &*error, count);
                 }

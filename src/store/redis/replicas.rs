@@ -1,5 +1,5 @@
 use std::collections::VecDeque;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use deadpool_redis::redis::{self, Cmd, Value, from_redis_value};
@@ -10,6 +10,7 @@ use super::RedisPool;
 use super::error::{CommandError, NoConnection, Result};
 use super::record::milliseconds;
 use super::shared_connection::{Sending, SharedConnection};
+use crate::lock::lock;
 
 /// How many writes wait for replicas at a time, each on a connection that is made when it is first needed.
 const CONNECTIONS: usize = 16;
@@ -57,12 +58,8 @@ impl Replicas {
     /// There are as many connections as permits.
     async fn reserve(&self) -> Option<Reserved<'_>> {
         let permit = self.permits.acquire().await.ok()?;
-        let connection = self.idle().pop_front()?;
+        let connection = lock(&self.idle).pop_front()?;
         Some(Reserved { replicas: self, connection, is_answered: false, _permit: permit })
-    }
-
-    fn idle(&self) -> MutexGuard<'_, VecDeque<Arc<SharedConnection>>> {
-        self.idle.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -78,7 +75,7 @@ struct Reserved<'a> {
 impl Drop for Reserved<'_> {
     fn drop(&mut self) {
         // The permit is a field, and is dropped after this.
-        let (mut idle, connection) = (self.replicas.idle(), self.connection.clone());
+        let (mut idle, connection) = (lock(&self.replicas.idle), self.connection.clone());
         if self.is_answered { idle.push_front(connection) } else { idle.push_back(connection) }
     }
 }

@@ -24,7 +24,7 @@ const RELEASE_PAUSE: Duration = Duration::from_millis(500);
 pub(super) struct Inbox {
     pub(super) client: Arc<Client>,
     pub(super) listener: Listener,
-    pub(super) housekeeper: Housekeeper,
+    pub(super) housekeeper: Arc<Housekeeper>,
     /// How long the requests of completed events are kept, if not as long as their records.
     pub(super) body_retention: Option<Duration>,
 }

@@ -12,7 +12,6 @@
 //!                   └─ index     leasable events, orders, ended events
 //! ```
 
-mod bounded;
 mod builder;
 mod claims;
 mod completed;
@@ -22,9 +21,7 @@ mod hash;
 mod index;
 mod leasable;
 mod log;
-mod orders;
 mod queue;
-mod record;
 mod shard;
 mod store;
 

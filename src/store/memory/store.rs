@@ -9,7 +9,7 @@ use super::claims::Running;
 use super::entry::{Entry, Now};
 use super::events::Events;
 use super::hash::{KeyHash, KeyHasher};
-use super::record::Record;
+use super::log::Record;
 use super::shard::{Crossing, Limits, Shard};
 use crate::clock::Clock;
 use crate::lock::lock;

@@ -179,8 +179,8 @@
 //! With `+info` and `+config|get`, [`check`](RedisStore::check) can warn about the server's configuration. It tries the
 //! rights above, and names the missing ones: a script that is refused half-way may have begun to change something.
 //
-// Read in the order of a delivery: `store`, `claims` for inline claims; `enqueue`, `lease`, `leased_rows`,
-// `lost_leases`, `inbox`, `operators`, `housekeeping` for the queue; `client` and below for what all of them use.
+// Read in the order of a delivery: `store`, `claims` for inline claims; `enqueue`, `lease`, `inbox`, `operators`,
+// `housekeeping` for the queue; `client`, `shared_connection` and `scripts` for what all of them use.
 
 mod builder;
 mod check;
@@ -192,12 +192,10 @@ mod error;
 mod housekeeping;
 mod inbox;
 mod lease;
-mod leased_rows;
 mod listener;
 mod operators;
 mod pool;
 mod record;
-mod replicas;
 mod report;
 mod scripts;
 mod shared_connection;

@@ -7,7 +7,7 @@ use super::entry::{Entry, Now};
 use super::index::Index;
 use crate::EventKey;
 use crate::store::queue::{
-    Change, Changed, EventState, Filter, LeaseRequest, Leased, Page, QueueCounts, QueuedEvent, StoredRequest,
+    Change, Changed, DISCARDED, EventState, Filter, LeaseRequest, Leased, Page, QueueCounts, QueuedEvent, StoredRequest,
 };
 use crate::store::record::{self, Verb};
 use crate::store::{Claim, ClaimRequest, Completion, Ending, Hold};
@@ -15,8 +15,6 @@ use crate::store::{Claim, ClaimRequest, Completion, Ending, Hold};
 /// How many completed events are kept whole, for operators. Of older ones only the record that tells duplicates is
 /// kept.
 const COMPLETED_KEPT: usize = 10_000;
-
-const DISCARDED: &str = "discarded by an operator";
 
 #[derive(Debug)]
 pub(super) struct Events {

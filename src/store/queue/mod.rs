@@ -31,6 +31,7 @@ pub(crate) use self::event::log;
 pub(crate) use self::lease::LeaseBudget;
 #[cfg(any(feature = "postgres", feature = "sqlite"))]
 pub(crate) use self::lease::OwnedLeaseRequest;
+pub(crate) use self::queue::DISCARDED;
 pub use self::{
     event::{EventState, FailedAttempt, LAPSED, Order, QueueCounts, QueuedEvent, StoredRequest},
     lease::{KindLimits, LeaseRequest, Leased},

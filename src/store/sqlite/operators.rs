@@ -9,13 +9,11 @@ use super::statements::{Statement, Statements, statement};
 use super::time::{Now, millis};
 use crate::EventKey;
 use crate::clock::{from_unix_millis, unix_millis};
-use crate::store::queue::{Change, EventState, Filter, Page, QueueCounts, QueuedEvent, log};
+use crate::store::queue::{Change, DISCARDED, EventState, Filter, Page, QueueCounts, QueuedEvent, log};
 use crate::store::record::{State, event_state};
 
 /// How many events one statement changes.
 pub(super) const CHANGED_AT_ONCE: u64 = 1_000;
-
-const DISCARDED: &str = "discarded by an operator";
 
 /// The condition for events in `state` that match a filter. An event that has expired matches none.
 fn condition(filter: &Filter, state: EventState) -> String {

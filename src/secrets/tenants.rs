@@ -125,7 +125,7 @@ impl TenantSecrets {
         F: Future<Output = Result<Option<Vec<Secret>>, LookupError>> + Send + 'static,
     {
         let parameter = parameter.into();
-        Self::new(move |head| super::path::parameter(head, &parameter), lookup)
+        Self::new(move |head| crate::route::parameter(head.parts(), &parameter), lookup)
     }
 
     /// Sets how many tenants are cached, and for how long (default 10,000 for 60 s). A rotated or revoked secret takes

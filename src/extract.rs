@@ -187,8 +187,8 @@ const PLAIN: [&str; 16] = [
     "float key must be ",
 ];
 
-/// The message of a serde error, without the values that it quotes from the body. The words of a type's own check, which
-/// may quote anything, are left out.
+/// The message of a serde error, without the values that it quotes from the body. The words of a type's own check,
+/// which may quote anything, are left out.
 fn without_values(message: &str) -> String {
     let (message, place) = message.rfind(" at line ").map_or((message, ""), |at| message.split_at(at));
     let said = if PLAIN.iter().any(|text| message.starts_with(text)) {

@@ -94,7 +94,8 @@ impl Bulkheads {
         }
     }
 
-    /// The attempts that still run although their handlers should have been dropped long ago. Returns each of them once.
+    /// The attempts that still run although their handlers should have been dropped long ago. Returns each of them
+    /// once.
     pub(super) fn newly_blocked(&self, now: Instant) -> Vec<EventKey> {
         let mut running = lock(&self.running);
         let attempts = running.attempts.values_mut();

@@ -19,8 +19,8 @@ use crate::machine::{CompletesFn, Drained, Machine, Terms, WorkerLedger};
 use crate::store::queue::{IntoQueue, Queue};
 
 /// Runs the events of a queue with a service: the `Router`, or any tower service, with the handlers. The service may be
-/// the one that has the layer around it, since the layer lets a worker's requests pass. If that is not a `Router`, which
-/// is always ready, the time until it is ready counts as the handler's.
+/// the one that has the layer around it, since the layer lets a worker's requests pass. If that is not a `Router`,
+/// which is always ready, the time until it is ready counts as the handler's.
 ///
 /// Any number of workers, in any number of processes, share a queue: one of them leases each event and renews its lease
 /// while it runs, and another takes the event over if the worker dies. See the [module](super) for an example.
@@ -111,9 +111,10 @@ impl<S> Worker<S> {
         self
     }
 
-    /// The service is the outermost router, and the layer is on a router that is nested in it: requests get the URI that
-    /// the sender requested. By default they get the URI that the layer saw, without the prefix of
-    /// [`Router::nest`](https://docs.rs/axum/latest/axum/struct.Router.html#method.nest), as the nested router needs it.
+    /// The service is the outermost router, and the layer is on a router that is nested in it: requests get the URI
+    /// that the sender requested. By default they get the URI that the layer saw, without the prefix of
+    /// [`Router::nest`](https://docs.rs/axum/latest/axum/struct.Router.html#method.nest), as the nested router needs
+    /// it.
     ///
     /// The `OriginalUri` of axum is what the sender requested either way.
     pub fn outer_router(mut self) -> Self {

@@ -94,8 +94,8 @@ impl Fallback {
         Err(StoreError::new(StoreErrorKind::Full))
     }
 
-    /// Records a claim that the store has given. If the event was claimed here while the store was deciding, that answer
-    /// stands and is returned: the store's claim has to be released.
+    /// Records a claim that the store has given. If the event was claimed here while the store was deciding, that
+    /// answer stands and is returned: the store's claim has to be released.
     pub(super) fn record_store_claim(&self, request: &ClaimRequest<'_>, now: Instant) -> Option<Claim> {
         let mut claims = lock(&self.claims);
         let here = claims.journal.claim(request, now);

@@ -96,7 +96,10 @@ pub(super) async fn run(cx: Context<'_>, since: Instant, work: &mut impl Work) -
     })
     .await;
     if let Some(renewal) = renewal.into_inner() {
-        renewal.end().await;
+        let took = renewal.end().await.saturating_duration_since(since);
+        if cx.terms.sender_timeout.is_some_and(|waits| took > waits) {
+            cx.claim.took_too_long(took);
+        }
     }
     worked
 }
@@ -140,13 +143,15 @@ impl Renewal {
     }
 
     /// Stops the renewal, and waits until no request of it is under way: a renewal after the settlement could bring the
-    /// claim back.
-    pub(super) async fn end(mut self) {
+    /// claim back. Returns when it was stopped.
+    pub(super) async fn end(mut self) -> Instant {
         self.task.abort();
+        let now = Instant::now();
         // Before `first` the renewal has only slept, and the abort keeps it from waking up.
-        if Instant::now() >= self.first {
+        if now >= self.first {
             let _ = (&mut self.task).await;
         }
+        now
     }
 
     /// Waits until the claim is no longer held. Never returns if the renewal is dropped first.

@@ -64,7 +64,7 @@ impl Config {
     /// Diagnoses a refused delivery in a task of its own, if that is wanted and it is time.
     pub(super) fn explain(self: &Arc<Self>, refused: RefusedDelivery) {
         let Some(explainer) = &self.explainer else { return };
-        if !telemetry::IS_ON || !is_failed_verification(refused.rejection.kind()) {
+        if !telemetry::tells_refusals() || !is_failed_verification(refused.rejection.kind()) {
             return;
         }
         let endpoint = self.endpoint.of(&refused.parts, self.scheme.name());

@@ -34,6 +34,14 @@ impl DeliverySpan {
     }
 }
 
+pub(crate) const fn audits(_: bool) -> bool {
+    false
+}
+
+pub(crate) const fn tells_refusals() -> bool {
+    false
+}
+
 pub(crate) fn delivered(_: &Outcome, _: &Delivered<'_>) {}
 pub(crate) fn refused(_: &Rejection, _: &Delivered<'_>, _: u64) {}
 pub(crate) fn diagnosed(_: &str, _: &dyn std::fmt::Display, _: &Delivered<'_>) {}

@@ -1,6 +1,6 @@
 //! `WebhookLayer::on_permanent`: told of events that the store remembers as failed, once each.
 
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use axum::Router;
@@ -117,7 +117,7 @@ async fn hook_that_panics_changes_nothing() {
     let counted = told.clone();
     let receiver = Receiver::configured(|layer| {
         layer.on_permanent(move |_| {
-            *counted.lock().unwrap_or_else(|poisoned| poisoned.into_inner()) += 1;
+            *counted.lock().unwrap_or_else(PoisonError::into_inner) += 1;
             panic!("asked to");
         })
     });

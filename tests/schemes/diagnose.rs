@@ -7,7 +7,7 @@ use axum::http::Request;
 use hmac::digest::KeyInit;
 use hmac::{Hmac, Mac};
 use sha2::Sha256;
-use tower_webhook::rejection::RejectionKind;
+use tower_webhook::rejection::{Rejection, RejectionKind};
 use tower_webhook::scheme::{
     self, Algorithm, Diagnosis, Finding, Head, Scheme, SecretSlip, Suspect, Suspects, UrlPart,
 };
@@ -74,7 +74,7 @@ async fn every_preset_names_the_suspect_that_signed() {
         let diagnosis = diagnose(&scheme, request.clone(), suspects).await;
         let [Finding::OtherSecret { label, .. }] = diagnosis.findings() else { panic!("{}: {diagnosis}", preset.name) };
         assert_eq!(label.as_deref(), Some("the test mode"), "{}", preset.name);
-        assert_eq!(diagnosis.rejection().map(|refused| refused.kind()), Some(RejectionKind::SignatureMismatch));
+        assert_eq!(diagnosis.rejection().map(Rejection::kind), Some(RejectionKind::SignatureMismatch));
         let unsuspecting = diagnose(&scheme, request, Suspects::none()).await;
         assert!(unsuspecting.findings().is_empty(), "{}: {unsuspecting}", preset.name);
     }
@@ -192,7 +192,7 @@ async fn expired_secret_is_named() {
     assert_eq!(&**label, "2025");
     // None is left.
     let diagnosis = diagnose(&scheme::github(old).expect("a secret"), request(), Suspects::none()).await;
-    assert_eq!(diagnosis.rejection().map(|refused| refused.kind()), Some(RejectionKind::NoActiveSecret));
+    assert_eq!(diagnosis.rejection().map(Rejection::kind), Some(RejectionKind::NoActiveSecret));
     assert!(matches!(diagnosis.findings(), [Finding::ExpiredSecret { .. }]), "{diagnosis}");
 }
 
@@ -209,7 +209,7 @@ async fn tenant_that_is_unknown_or_has_another_secret_is_diagnosed() {
         let mut request = arrives("{}", "{}");
         *request.uri_mut() = path.parse().expect("a path");
         let diagnosis = diagnose(&scheme, request, SECRET).await;
-        assert_eq!(diagnosis.rejection().map(|refused| refused.kind()), Some(kind));
+        assert_eq!(diagnosis.rejection().map(Rejection::kind), Some(kind));
         assert!(matches!(diagnosis.findings(), [Finding::OtherSecret { .. }]), "{path}: {diagnosis}");
     }
 }

@@ -94,7 +94,7 @@ impl Suspects {
     /// The keys of all suspects: of their texts as they are, and with each of the usual slips undone.
     pub(super) fn keys(&self, secrets: &Secrets) -> Vec<SuspectedKey> {
         let numbered = self.0.iter().zip(1_usize..);
-        numbered.flat_map(|(suspect, number)| suspect.keys(self.label(suspect, number), secrets)).collect()
+        numbered.flat_map(|(suspect, number)| suspect.keys(self.label(suspect, number).as_deref(), secrets)).collect()
     }
 
     /// Only one of several secrets needs a name.
@@ -105,7 +105,7 @@ impl Suspects {
 }
 
 impl Suspect {
-    fn keys(&self, label: Option<Box<str>>, secrets: &Secrets) -> Vec<SuspectedKey> {
+    fn keys(&self, label: Option<&str>, secrets: &Secrets) -> Vec<SuspectedKey> {
         let trimmed = self.text.trim();
         let bare = trimmed.trim_matches(['"', '\'']);
         let unprefixed = bare.strip_prefix(WHSEC);
@@ -133,7 +133,7 @@ impl Suspect {
                 keys.extend(key.ok().map(|key| (Some(slip), key)));
             }
         }
-        keys.into_iter().map(|(slip, key)| SuspectedKey { label: label.clone(), slip, key }).collect()
+        keys.into_iter().map(|(slip, key)| SuspectedKey { label: label.map(Box::from), slip, key }).collect()
     }
 }
 

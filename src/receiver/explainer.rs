@@ -112,9 +112,7 @@ impl Config {
     }
 }
 
-/// Whether a diagnosis can find out more than the rejection says. A missing signature is left out, since scanners of the
-/// internet send none.
+/// Whether a diagnosis can find out more than the rejection says.
 fn is_failed_verification(kind: RejectionKind) -> bool {
-    use RejectionKind as Kind;
-    matches!(kind, Kind::SignatureMismatch | Kind::NoActiveSecret | Kind::Stale | Kind::Early)
+    matches!(kind, RejectionKind::SignatureMismatch | RejectionKind::Stale | RejectionKind::Early)
 }

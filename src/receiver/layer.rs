@@ -275,7 +275,9 @@ impl WebhookLayer {
     ///
     /// Anyone can send deliveries that are refused, so the work is bounded: one diagnosis runs at a time, at most one per
     /// minute and endpoint, outside of the threads that serve requests, and a large body is not tried in every form. It
-    /// begins after the answer is made. The sender learns nothing of it.
+    /// begins after the answer is made. The sender learns nothing of it. A forger who never stops can take the minute's
+    /// diagnosis from the deliveries that you want explained: capture one of them then, and give it to
+    /// [`scheme::diagnose`](fn@crate::scheme::diagnose).
     ///
     /// A timestamp outside of the tolerance is usually refused before the body is read. The diagnosis then cannot say
     /// whether the signature is right.

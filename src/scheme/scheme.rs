@@ -64,13 +64,13 @@ pub trait Scheme: Send + Sync + 'static {
     }
 
     /// The URL that this delivery was sent to, as the scheme takes it to be signed; `None` if the scheme signs no URL.
-    /// Only [`diagnose`](super::diagnose) asks, after a delivery was refused.
+    /// Only [`diagnose`](fn@super::diagnose) asks, after a delivery was refused.
     fn signed_url(&self, head: &Head<'_>) -> Option<String> {
         let _ = head;
         None
     }
 
-    /// The same scheme for deliveries that were sent to exactly `url`, with which [`diagnose`](super::diagnose) finds
+    /// The same scheme for deliveries that were sent to exactly `url`, with which [`diagnose`](fn@super::diagnose) finds
     /// out whether a proxy has changed the URL. `None` if the scheme signs no URL, or if `url` is not one.
     fn at_url(&self, url: &str) -> Option<Arc<dyn Scheme>> {
         let _ = url;

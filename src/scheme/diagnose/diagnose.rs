@@ -131,9 +131,9 @@ pub(crate) fn investigate(
             (Some(_), Some(then)) => {
                 search.now = then;
                 let verified = search.verify_own();
-                let genuine = verified.is_ok();
+                let genuine = search.own.map(|_| verified.is_ok());
                 current = verified.err().unwrap_or(current);
-                Some(genuine)
+                genuine
             }
             _ => None,
         };

@@ -50,7 +50,8 @@ pub enum Finding {
     Late {
         /// By how much, beyond the tolerance.
         seconds: u64,
-        /// Whether the signature is right at the time of its timestamp; `None` if the body was not at hand.
+        /// Whether the signature is right at the time of its timestamp; `None` if the body or the scheme's secrets were
+        /// not at hand.
         genuine: Option<bool>,
     },
     /// The timestamp is too far in the future.
@@ -58,7 +59,7 @@ pub enum Finding {
     Early {
         /// By how much, beyond the tolerance.
         seconds: u64,
-        /// Whether the signature is right at the time of its timestamp; `None` if the body was not at hand.
+        /// As of a timestamp that is too old.
         genuine: Option<bool>,
     },
     /// The body is empty. This is a suspicion: no other body was found for which the signature is right.

@@ -50,7 +50,7 @@ impl From<String> for Suspect {
     }
 }
 
-/// The secrets that [`diagnose`](super::diagnose) tries beside those of the scheme.
+/// The secrets that [`diagnose`](fn@super::diagnose) tries beside those of the scheme.
 ///
 /// It is made from one text or [`Suspect`], or from an array or a `Vec` of them.
 #[derive(Clone, Debug, Default)]

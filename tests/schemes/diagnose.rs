@@ -288,6 +288,8 @@ async fn what_cannot_be_found_out_is_suspected_or_left_open() {
     assert!(diagnosis.to_string().ends_with("no usual accident explains it"), "{diagnosis}");
     let diagnosis = diagnose(&scheme, arrives("{}", ""), Suspects::none()).await;
     assert_eq!(diagnosis.findings(), [Finding::EmptyBody]);
+    let text = diagnosis.to_string();
+    assert!(text.starts_with("no signature matches") && text.contains("; the body is empty"), "{text}");
     let (signed, sorted) = (r#"{"f":6,"e":5,"d":4,"c":3,"b":2,"a":1}"#, r#"{"a":1,"b":2,"c":3,"d":4,"e":5,"f":6}"#);
     assert_eq!(diagnose(&scheme, arrives(signed, sorted), Suspects::none()).await.findings(), [Finding::SortedKeys]);
     // What says itself what is wrong needs no search.

@@ -43,15 +43,15 @@ impl Diagnosis {
 impl fmt::Display for Diagnosis {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Some(rejection) = &self.rejection else { return f.write_str("the delivery verifies") };
-        if self.findings.is_empty() {
+        let explains = self.findings.iter().any(Finding::is_certain);
+        if !explains {
             write!(f, "{rejection}")?;
-            return match rejection.kind() {
-                RejectionKind::SignatureMismatch => f.write_str("; no usual accident explains it"),
-                _ => Ok(()),
-            };
+        }
+        if self.findings.is_empty() && rejection.kind() == RejectionKind::SignatureMismatch {
+            f.write_str("; no usual accident explains it")?;
         }
         for (finding, number) in self.findings.iter().zip(1..) {
-            write!(f, "{}{finding}", if number == 1 { "" } else { "; " })?;
+            write!(f, "{}{finding}", if explains && number == 1 { "" } else { "; " })?;
         }
         Ok(())
     }

@@ -125,6 +125,13 @@ pub enum UrlPart {
     Query,
 }
 
+impl Finding {
+    /// Whether the finding explains the rejection for certain, and is not only a suspicion.
+    pub(super) fn is_certain(&self) -> bool {
+        !matches!(self, Self::EmptyBody | Self::SortedKeys | Self::LargeBody)
+    }
+}
+
 impl fmt::Display for Finding {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -149,11 +156,11 @@ impl fmt::Display for Finding {
             Self::OtherUrl { url, differs } => write_other_url(f, url, differs),
             Self::Late { seconds, genuine } => {
                 write!(f, "the timestamp is too old, by {seconds} s: check both clocks, or raise the tolerance")?;
-                write_genuine(f, *genuine, "the delivery is genuine, and came late or a clock is off")
+                write_genuine(f, *genuine, "the sender signed it, and it came late, somebody replays it, or a clock is off")
             }
             Self::Early { seconds, genuine } => {
                 write!(f, "the timestamp is in the future, by {seconds} s: check both clocks, or raise the tolerance")?;
-                write_genuine(f, *genuine, "the delivery is genuine, and a clock is off")
+                write_genuine(f, *genuine, "the sender signed it, and a clock is off")
             }
             Self::EmptyBody => f.write_str(
                 "the body is empty: if the sender sent one, something has read it before it was verified",

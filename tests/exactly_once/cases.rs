@@ -141,7 +141,7 @@ pub(crate) async fn completion_can_be_enlisted_again_after_a_rollback<L: Ledger>
     assert_eq!((database.effects("evt_1").await, runs.load(Ordering::SeqCst)), (1, 1));
 }
 
-/// One run has one transaction: a second one would not be fenced.
+/// One run has one transaction: a second one would have nothing to complete.
 pub(crate) async fn completion_cannot_be_enlisted_again_after_the_commit<L: Ledger>() {
     let database = L::fresh().await;
     let (receiver, _) = first_then_pay(&database, |database: L, event: WebhookEvent| async move {
@@ -195,8 +195,8 @@ pub(crate) async fn zombie_cannot_enlist_and_its_client_gets_a_503<L: Ledger>() 
     assert_eq!(database.effects("evt_1").await, 1);
 }
 
-/// While the transaction is open the event is fenced, even after its lease.
-pub(crate) async fn open_transaction_fences_after_the_lease<L: Ledger>() {
+/// While the transaction is open it holds the event, even after the lease.
+pub(crate) async fn open_transaction_holds_the_event_after_the_lease<L: Ledger>() {
     let database = L::fresh().await;
     let (inside, go_on) = (Arc::new(Semaphore::new(0)), Arc::new(Semaphore::new(0)));
     let (receiver, runs) = first_then_pay(&database, {

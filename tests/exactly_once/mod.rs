@@ -21,7 +21,7 @@ macro_rules! on {
             completion_cannot_be_enlisted_again_after_the_commit,
             permanent_failure_after_a_rollback_is_remembered,
             zombie_cannot_enlist_and_its_client_gets_a_503,
-            open_transaction_fences_after_the_lease,
+            open_transaction_holds_the_event_after_the_lease,
         }
 
         #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

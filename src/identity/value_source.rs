@@ -59,6 +59,11 @@ impl ValueSource {
         }
     }
 
+    /// Whether two deliveries of one body may have different values.
+    pub(super) fn is_beside_the_body(&self) -> bool {
+        matches!(self, Self::Header(_) | Self::Closure(_) | Self::SignedId)
+    }
+
     pub(super) fn header_name(&self) -> Option<&HeaderName> {
         match self {
             Self::Header(name) => Some(name),

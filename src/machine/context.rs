@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use super::admission::{Admission, DrainHandle, Gate};
 use super::claim_state::ClaimState;
+use super::failure_hook::FailureHook;
 use super::ledger::Ledger;
 use super::timing::ask;
 use super::verdict::Record;
@@ -96,6 +97,9 @@ pub(crate) struct Terms {
     /// Repeats a failed settlement before the machine returns. Workers set it, since no sender waits for them.
     pub(crate) settle_in_place: bool,
     pub(crate) body_change: BodyChange,
+    /// How long the sender is known to wait for its answer, if one waits.
+    pub(crate) sender_timeout: Option<Duration>,
+    pub(crate) on_permanent: Option<FailureHook>,
 }
 
 /// How to treat an id that arrives again with another body.
@@ -119,6 +123,8 @@ impl Default for Terms {
             drop_when_lost: false,
             settle_in_place: false,
             body_change: BodyChange::Duplicate,
+            sender_timeout: None,
+            on_permanent: None,
         }
     }
 }

@@ -97,7 +97,7 @@ pub(super) async fn run(cx: &Context<'_>, since: Instant, work: &mut impl Work) 
     .await;
     match renewal.into_inner() {
         // Boxed: few handlers run for so long, and every delivery's future would be as large.
-        Some(renewal) if renewal.stop() => {
+        Some(renewal) if renewal.stop(cx, since) => {
             Box::pin(async move {
                 renewal.stopped().await;
                 worked
@@ -146,12 +146,18 @@ impl Renewal {
         Self { task, first, lost }
     }
 
-    /// Stops the renewal. Returns whether a request of it may be under way: a renewal after the settlement could bring
-    /// the claim back, so [`stopped`](Self::stopped) is to be awaited first.
-    fn stop(&self) -> bool {
+    /// Stops the renewal of work that began at `since`, and notes if that took longer than the sender waits. Returns
+    /// whether a request of the renewal may be under way: a renewal after the settlement could bring the claim back, so
+    /// [`stopped`](Self::stopped) is to be awaited first.
+    fn stop(&self, cx: &Context<'_>, since: Instant) -> bool {
         self.task.abort();
+        let now = Instant::now();
+        let took = now.saturating_duration_since(since);
+        if cx.terms.sender_timeout.is_some_and(|waits| took > waits) {
+            cx.claim.took_too_long(took);
+        }
         // Before `first` the renewal has only slept, and the abort keeps it from waking up.
-        Instant::now() >= self.first
+        now >= self.first
     }
 
     /// Waits until no request of a renewal that was told to stop is under way.

@@ -47,13 +47,25 @@ pub(crate) enum Settled {
 
 /// Settles the claim as the verdict says. A settlement that goes on in the background takes the admission with it.
 pub(super) async fn settle(cx: &Context<'_>, admission: &mut Option<Admission>, verdict: Verdict) -> Settled {
-    if cx.claim.is_enlisted() {
+    let settled = if cx.claim.is_enlisted() {
         // Boxed: it is large, few handlers enlist, and every delivery's future would be as large.
-        return Box::pin(settle_enlisted(cx, &verdict)).await;
+        Box::pin(settle_enlisted(cx, &verdict)).await
+    } else {
+        match &verdict {
+            Verdict::Complete(record) => complete(cx, admission, &verdict, record).await,
+            Verdict::Release(_) => release(cx, admission, &verdict).await,
+        }
+    };
+    if settled == Settled::Failed {
+        tell_of_failure(cx, &verdict);
     }
-    match &verdict {
-        Verdict::Complete(record) => complete(cx, admission, &verdict, record).await,
-        Verdict::Release(_) => release(cx, admission, &verdict).await,
+    settled
+}
+
+/// Calls the hook for an event that the store has remembered as failed.
+fn tell_of_failure(cx: &Context<'_>, verdict: &Verdict) {
+    if let (Some(hook), Verdict::Complete(Record { failed: true, summary })) = (&cx.terms.on_permanent, verdict) {
+        hook.call(cx.claim, summary);
     }
 }
 
@@ -68,7 +80,11 @@ async fn complete(cx: &Context<'_>, admission: &mut Option<Admission>, verdict: 
         None => {
             let retry = Retry::new(cx, admission.take(), verdict);
             if !cx.terms.settle_in_place {
-                tokio::spawn(async move { retry.until_settled().await });
+                tokio::spawn(async move {
+                    if retry.until_settled().await == Some(Hold::Held) {
+                        tell_of_failure(&retry.detached.context(), &retry.verdict);
+                    }
+                });
                 return Settled::CompletionPending;
             }
             // Boxed: it is large and rare.

@@ -15,6 +15,7 @@ use tower_service::Service;
 
 use super::answer::{AnswerBody, pass_on};
 use super::config::Config;
+use super::explainer::RefusedDelivery;
 use super::intake::{Arrived, ArrivedEvent, Intake};
 use crate::EventKey;
 use crate::event::{Facts, Provenance, WebhookEvent};
@@ -73,8 +74,15 @@ impl<S> Delivery<S> {
 
     pub(super) fn refuse<R>(&mut self, rejection: Rejection) -> Response<AnswerBody<R>> {
         self.report.sent = true;
-        self.report.config.report_refusal(&rejection, &self.intake.parts, self.intake.tenant.as_deref());
-        self.report.config.refuse(rejection)
+        let config = &self.report.config;
+        config.report_refusal(&rejection, &self.intake.parts, self.intake.tenant.as_deref());
+        if config.explainer.is_none() {
+            return config.refuse(rejection);
+        }
+        let answer = config.refuse(rejection.clone());
+        let (parts, body) = self.intake.take_refused();
+        config.explain(RefusedDelivery { rejection, parts, received_at: self.intake.received_at, body });
+        answer
     }
 }
 
@@ -264,6 +272,10 @@ impl OutcomeReport {
         let about = Delivered { scheme: Some(self.config.scheme.name()), is_unverified, ..self.about(answered) };
         if let Some((rejection, count)) = refused {
             telemetry::refused(rejection, &about, count);
+        }
+        let answered_late = self.about.as_ref().and_then(|(claim, _)| claim.answered_late());
+        if let (Some(took), Some(waits)) = (answered_late, self.config.terms.sender_timeout) {
+            self.config.advice.answered_late(took, waits, &about, self.config.clock.monotonic());
         }
         telemetry::delivered(outcome, &about);
     }

@@ -69,6 +69,11 @@ impl Secrets {
         }
     }
 
+    /// The key that the scheme makes from the text of a secret.
+    pub(crate) fn key(&self, text: &str) -> Result<Key, ConfigError> {
+        (self.prepare)(text)
+    }
+
     /// Loads the set for a delivery with this head, or starts the lookup of its tenant's secrets.
     pub(crate) fn begin(&self, head: &Head<'_>) -> Result<Found, Rejection> {
         match &self.source {

@@ -55,6 +55,7 @@ pub mod sqlite;
 #[allow(clippy::module_inception, reason = "the store is what this module is about")]
 mod store;
 
+pub(crate) use self::claim::BodyHashes;
 pub(crate) use self::enlistment::{COMMITTED, EnlistState, NOT_COMMITTED};
 #[cfg(feature = "postgres")]
 pub use self::postgres::{PostgresStore, PostgresStoreBuilder};

@@ -3,10 +3,12 @@
 use std::error::Error;
 use std::time::Duration;
 
-use super::{AttemptOutcome, Delivered};
+use super::Delivered;
 use crate::EventKey;
-use crate::outcome::Outcome;
+use crate::outcome::{AttemptOutcome, Outcome};
 use crate::rejection::Rejection;
+
+pub(crate) const IS_ON: bool = false;
 
 pub(crate) struct OuterSpan;
 
@@ -42,6 +44,9 @@ pub(crate) const fn tells_refusals() -> bool {
 
 pub(crate) fn delivered(_: &Outcome, _: &Delivered<'_>) {}
 pub(crate) fn refused(_: &Rejection, _: &Delivered<'_>, _: u64) {}
+pub(crate) fn diagnosed(_: &str, _: &dyn std::fmt::Display, _: &Delivered<'_>) {}
+pub(crate) fn answered_late(_: Duration, _: Duration, _: &Delivered<'_>, _: u64) {}
+pub(crate) fn body_under_two_ids(_: &EventKey, _: &str, _: bool, _: u64) {}
 pub(crate) fn attempted(_: AttemptOutcome, _: &Delivered<'_>) {}
 pub(crate) fn lease_failed(_: &(dyn Error + 'static)) {}
 pub(crate) fn store_failed(_: &str, _: &EventKey, _: &(dyn Error + 'static)) {}

@@ -1,7 +1,6 @@
 use std::borrow::Cow;
 use std::collections::HashMap;
 use std::future::poll_fn;
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -13,17 +12,18 @@ use tower_service::Service;
 
 use super::RetryPolicy;
 use super::bulkheads::{Bulkheads, Limits, Permit};
-use crate::EventKey;
+use super::hooks::{AttemptReport, DeadLetter, Hooks};
 use crate::event::{Facts, Provenance, WebhookEvent};
 use crate::inbox::stored_head::{self, StoredHead, Unreadable};
 use crate::machine::{
     Admission, ClaimState, CompletesFn, Ended, Machine, NEVER_READY, NotReady, PANICKED, PANICKED_NOT_READY, Record,
     RetryReason, SERVICE_FAILED, Settled, Stage, Terms, Verdict, Work, WorkerLedger, ask, verdict_of, within,
 };
+use crate::outcome::AttemptOutcome;
 use crate::route;
 use crate::store::queue::{LAPSED, Leased, Queue};
 use crate::store::{Hold, NOT_COMMITTED};
-use crate::telemetry::{self, AttemptOutcome, Delivered};
+use crate::telemetry::{self, Delivered};
 
 const SUPERSEDED: &str = "superseded by a newer event of the same resource";
 const UNREADABLE: &str = "the stored request is not one that this version wrote";
@@ -83,6 +83,8 @@ pub(super) struct Attempt<S> {
     failure: Option<Cow<'static, str>>,
     /// Whether the service was called.
     called: bool,
+    /// How long the service's call took.
+    took: Duration,
 }
 
 impl<S, R> Attempt<S>
@@ -100,7 +102,7 @@ where
                 .typed(leased.event_type.clone())
                 .deduplicated(deduplicated),
         );
-        Self { context, service, leased, since, head, claim, failure: None, called: false }
+        Self { context, service, leased, since, head, claim, failure: None, called: false, took: Duration::ZERO }
     }
 
     /// Runs the event, settles it, and reports how it ended. Keeps the permit and the admission until then.
@@ -122,7 +124,7 @@ where
         terms
     }
 
-    /// Reports how the attempt ended: to telemetry, and to the hooks if the event is a dead letter now.
+    /// Reports how the attempt ended: to telemetry and to the hooks.
     fn report(&self, ended: &Ended) {
         let attempt = self.leased.attempt;
         let outcome = match ended {
@@ -147,16 +149,20 @@ where
         let about =
             Delivered { event_type, secret_label, attempt: Some(attempt), reason, ..Delivered::of(&self.leased.key) };
         telemetry::attempted(outcome, &about);
+        let key = &self.leased.key;
+        self.context.options.hooks.attempted(&AttemptReport {
+            key,
+            event_type,
+            received_at: self.leased.request.received_at,
+            attempt,
+            outcome,
+            took: self.took,
+            reason,
+        });
         if outcome == AttemptOutcome::Buried {
             let permanent = self.called && matches!(ended, Ended::Ran(Settled::Failed));
             let reason = reason.unwrap_or_default();
-            self.context.options.hooks.buried(&DeadLetter {
-                key: &self.leased.key,
-                event_type,
-                attempt,
-                reason,
-                permanent,
-            });
+            self.context.options.hooks.buried(&DeadLetter { key, event_type, attempt, reason, permanent });
         }
     }
 
@@ -234,8 +240,9 @@ impl<S> Attempt<S> {
         self.called = true;
         let timeout = self.context.options.timeouts.of(self.leased.event_type.as_deref());
         let watch = self.context.bulkheads.watch(&self.leased, Instant::now() + 2 * timeout);
+        let stopwatch = Stopwatch { since: Instant::now(), took: &mut self.took };
         let answer = within(timeout, self.service.call(request)).await;
-        drop(watch);
+        drop((stopwatch, watch));
         let Some(answer) = answer else {
             let reason = format!("the handler did not end within {timeout:?}, and was dropped");
             return Verdict::Release(Some(RetryReason { reason: reason.into(), ..RetryReason::new("") }));
@@ -292,43 +299,14 @@ impl<S> Attempt<S> {
     }
 }
 
-/// An event that became a dead letter, as told to the hooks of a worker.
-#[derive(Clone, Copy, Debug)]
-#[non_exhaustive]
-pub struct DeadLetter<'a> {
-    /// The key of the event: [`Queue::get`](crate::queue::Queue::get) returns the rest.
-    pub key: &'a EventKey,
-    /// The event's type.
-    pub event_type: Option<&'a str>,
-    /// The attempt in which it was given up.
-    pub attempt: u32,
-    /// Why, in the handler's own words: the crate cannot tell whether they hold anything secret.
-    pub reason: &'a str,
-    /// Whether the handler said that no retry would help. Otherwise there were too many attempts.
-    pub permanent: bool,
+/// Measures how long the service's call takes, also one that panics.
+struct Stopwatch<'a> {
+    since: Instant,
+    took: &'a mut Duration,
 }
 
-pub(super) type Hook = dyn Fn(&DeadLetter<'_>) + Send + Sync;
-
-/// The functions to call for dead letters.
-#[derive(Clone, Default)]
-pub(super) struct Hooks {
-    pub(super) on_dead_letter: Option<Arc<Hook>>,
-    pub(super) on_permanent: Option<Arc<Hook>>,
-}
-
-impl Hooks {
-    pub(super) fn buried(&self, letter: &DeadLetter<'_>) {
-        if letter.permanent {
-            call(self.on_permanent.as_deref(), letter);
-        }
-        call(self.on_dead_letter.as_deref(), letter);
-    }
-}
-
-/// Calls the hook. A hook that panics does not keep the other from being called.
-fn call(hook: Option<&Hook>, letter: &DeadLetter<'_>) {
-    if let Some(hook) = hook {
-        let _ = catch_unwind(AssertUnwindSafe(|| hook(letter)));
+impl Drop for Stopwatch<'_> {
+    fn drop(&mut self) {
+        *self.took = self.since.elapsed();
     }
 }

@@ -9,10 +9,11 @@ use http::{Request, Response, StatusCode};
 use http_body_util::Full;
 use tower_service::Service;
 
-use super::attempt::{AttemptTimeouts, Hooks, Options, WorkerContext};
+use super::attempt::{AttemptTimeouts, Options, WorkerContext};
 use super::bulkheads::{Bulkheads, Limits};
+use super::hooks::Hooks;
 use super::poller::Poller;
-use super::{DeadLetter, RetryPolicy};
+use super::{AttemptReport, DeadLetter, RetryPolicy};
 use crate::clock::countable;
 use crate::error::{ConfigError, positive};
 use crate::machine::{Drained, Machine, Terms, WorkerLedger};
@@ -190,6 +191,23 @@ impl<S> Worker<S> {
     /// [`is_held`](crate::WebhookEvent::is_held) tells it.
     pub fn cancel_on_lost_claim(mut self) -> Self {
         self.options.terms.drop_when_lost = true;
+        self
+    }
+
+    /// Calls `hook` for every attempt that has ended, for metrics: once the queue has confirmed how, or could not be asked
+    /// ([`AttemptOutcome::Unknown`](super::AttemptOutcome::Unknown)). It comes before the other hooks. The hook must
+    /// not block. If it panics, the others are called all the same.
+    ///
+    /// ```
+    /// use tower_webhook::{Worker, store::MemoryStore};
+    ///
+    /// # let handlers = axum::Router::<()>::new();
+    /// let worker = Worker::new(MemoryStore::new(), handlers).on_attempt(|attempt| {
+    ///     println!("{} attempt {}: {}, {:?}", attempt.key, attempt.attempt, attempt.outcome, attempt.took);
+    /// });
+    /// ```
+    pub fn on_attempt(mut self, hook: impl Fn(&AttemptReport<'_>) + Send + Sync + 'static) -> Self {
+        self.options.hooks.on_attempt = Some(Arc::new(hook));
         self
     }
 

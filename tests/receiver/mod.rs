@@ -3,5 +3,8 @@
 
 mod delivery;
 mod enlist;
+mod explained;
+mod failure_hook;
+mod hints;
 mod identity;
 mod replay_guard;

@@ -48,7 +48,7 @@ impl Events {
     pub(super) fn expire(&mut self, now: Now) {
         while let Some(key) = self.index.ended(now).cloned() {
             let Some(entry) = self.entries.get_mut(&key) else { return };
-            if entry.until <= now.elapsed {
+            if entry.expires_at <= now.elapsed {
                 self.remove(&key);
                 continue;
             }
@@ -84,14 +84,14 @@ impl Events {
 
     /// Renews a lease; `None` if the queue does not have the event.
     pub(super) fn renew(&mut self, claim: &ClaimRequest<'_>, now: Now) -> Option<Hold> {
-        self.settle_as(Verb::Renew, claim, now, |entry| entry.until = now.elapsed.saturating_add(claim.lease))
+        self.settle_as(Verb::Renew, claim, now, |entry| entry.hold_for(claim.lease, now))
     }
 
     /// Renews a lease, and notes that the handler is about to be called.
     pub(super) fn start(&mut self, claim: &ClaimRequest<'_>, now: Now) -> Option<Hold> {
         self.settle_as(Verb::Start, claim, now, |entry| {
             entry.started = true;
-            entry.until = now.elapsed.saturating_add(claim.lease);
+            entry.hold_for(claim.lease, now);
         })
     }
 

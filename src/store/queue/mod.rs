@@ -26,12 +26,12 @@ mod lease;
 #[allow(clippy::module_inception, reason = "the queue is what this module is about")]
 mod queue;
 
+pub(crate) use self::event::DISCARDED;
 #[cfg(any(feature = "postgres", feature = "redis", feature = "sqlite"))]
-pub(crate) use self::event::log;
+pub(crate) use self::event::{UNREADABLE, log};
 pub(crate) use self::lease::LeaseBudget;
 #[cfg(any(feature = "postgres", feature = "sqlite"))]
 pub(crate) use self::lease::OwnedLeaseRequest;
-pub(crate) use self::queue::DISCARDED;
 pub use self::{
     event::{EventState, FailedAttempt, LAPSED, Order, QueueCounts, QueuedEvent, StoredRequest},
     lease::{KindLimits, LeaseRequest, Leased},

@@ -243,9 +243,6 @@ pub enum Change {
     Forget,
 }
 
-/// The summary of an event that an operator has discarded.
-pub(crate) const DISCARDED: &str = "discarded by an operator";
-
 impl Change {
     /// The states of the events that the change is for.
     pub(crate) const fn states(self) -> &'static [EventState] {

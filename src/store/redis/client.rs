@@ -20,7 +20,7 @@ use crate::lock::lock;
 
 /// The keys of an inbox, behind the store's prefix. Those of events begin with a digit or a brace.
 pub(super) const EVENTS: &str = "inbox:events";
-const REQUEST: &str = "inbox:parcel:";
+const REQUEST: &str = "inbox:request:";
 
 /// How many writes wait for replicas at a time, each on a connection that is made when it is first needed.
 const REPLICATED_WRITES: usize = 16;

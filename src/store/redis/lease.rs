@@ -16,7 +16,7 @@ use super::inbox::{HeldEvent, Inbox, delays, lease_milliseconds};
 use super::record::{self, Unreadable};
 use super::scripts;
 use crate::store::in_transit::{InTransit, Releaser};
-use crate::store::queue::{KindLimits, LAPSED, LeaseRequest, Leased};
+use crate::store::queue::{KindLimits, LAPSED, LeaseRequest, Leased, UNREADABLE};
 use crate::store::{ClaimToken, Ending};
 use crate::telemetry;
 
@@ -33,8 +33,7 @@ const SENDS: usize = 3;
 /// How many bytes of requests are read at a time, unless it is a single one.
 const AT_ONCE: usize = 1024 * 1024;
 
-/// The failures of events that cannot be run.
-const UNREADABLE: &str = "the stored event is not one that this version wrote";
+/// The failure of an event whose request is gone.
 const GONE: &str = "the stored request is gone: its key was deleted, or evicted";
 
 /// The rows, the keys of events that were buried, the position up to which everything was read, whether there may be

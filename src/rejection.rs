@@ -145,9 +145,6 @@ macro_rules! kinds {
         }
 
         impl RejectionKind {
-            /// How many kinds there are.
-            pub(crate) const COUNT: usize = [$(Self::$kind),*].len();
-
             /// The stable, lower-case name.
             #[must_use]
             pub const fn as_str(self) -> &'static str {

@@ -1,10 +1,13 @@
 //! Messages that anyone can cause, and that must not flood the log.
 
-use std::collections::HashMap;
 use std::fmt;
-use std::hash::Hash;
-use std::sync::{Mutex, PoisonError};
+use std::sync::Mutex;
 use std::time::{Duration, Instant};
+
+use hashbrown::HashTable;
+use xxhash_rust::xxh3::xxh3_64;
+
+use crate::lock::lock;
 
 /// How often a message is repeated.
 const REPEAT_AFTER: Duration = Duration::from_secs(60);
@@ -38,16 +41,27 @@ impl Throttle {
 }
 
 /// A throttle for each kind of message of each endpoint.
-pub(crate) struct Throttles<K>(Mutex<HashMap<Box<str>, HashMap<K, Throttle>>>);
+pub(crate) struct Throttles<K>(Mutex<HashTable<Endpoint<K>>>);
 
-impl<K: Eq + Hash> Throttles<K> {
+/// The messages about one endpoint, whose kinds are few.
+struct Endpoint<K> {
+    name: Box<str>,
+    kinds: Vec<(K, Throttle)>,
+}
+
+impl<K: Eq> Throttles<K> {
     /// Counts an occurrence, as [`Throttle::count`] does.
     pub(crate) fn count(&self, endpoint: &str, kind: K, now: Instant) -> Option<u64> {
-        let mut endpoints = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(kinds) = endpoints.get_mut(endpoint) {
-            return kinds.entry(kind).or_default().count(now);
+        // Endpoints are named by the application, not by senders: nobody can make their hashes collide.
+        let hash = |name: &str| xxh3_64(name.as_bytes());
+        let mut endpoints = lock(&self.0);
+        let known = endpoints.entry(hash(endpoint), |known| *known.name == *endpoint, |known| hash(&known.name));
+        let known = known.or_insert_with(|| Endpoint { name: endpoint.into(), kinds: Vec::new() }).into_mut();
+        if let Some((_, throttle)) = known.kinds.iter_mut().find(|(known, _)| *known == kind) {
+            return throttle.count(now);
         }
-        endpoints.entry(endpoint.into()).or_default().entry(kind).or_default().count(now)
+        known.kinds.push((kind, Throttle(Some(Count { logged_at: now, unlogged: 0 }))));
+        Some(1)
     }
 }
 

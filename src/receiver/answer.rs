@@ -84,7 +84,7 @@ impl Config {
             return;
         }
         let endpoint = self.endpoint.of(parts, self.scheme.name());
-        let count = self.refusals.count(endpoint, rejection.kind(), &*self.clock);
+        let count = self.count_refusal(endpoint, rejection.kind());
         if count.is_none() && !telemetry::audits(is_unverified) {
             return;
         }

@@ -7,16 +7,16 @@ use http::{HeaderValue, Method, Response, StatusCode};
 use super::advice::Advice;
 use super::endpoint::EndpointName;
 use super::explainer::Explainer;
-use super::refusals::Refusals;
 use crate::EventKey;
 use crate::clock::{Clock, LONGEST, SystemClock};
 use crate::identity::{Coverage, IdSource, TypeSource};
 use crate::inbox::Inbox;
 use crate::inbox::stored_head::StoredFacts;
 use crate::machine::{CompletesFn, InlineLedger, Ledger, Machine, NoIdLedger, Terms};
-use crate::rejection::Rejection;
+use crate::rejection::{Rejection, RejectionKind};
 use crate::scheme::{Scheme, Tolerance, Verified};
 use crate::store::Store;
+use crate::throttle::Throttles;
 
 pub(super) const DEFAULT_BODY_LIMIT: usize = 1024 * 1024;
 
@@ -31,7 +31,8 @@ pub(super) struct Config {
     pub(super) id: IdSource,
     pub(super) event_type: TypeSource,
     pub(super) endpoint: EndpointName,
-    pub(super) refusals: Arc<Refusals>,
+    /// How often the operator is told of each kind of refusal: a forger must not be able to flood the log.
+    pub(super) refusals: Arc<Throttles<RejectionKind>>,
     /// Diagnoses refused deliveries, if that is wanted.
     pub(super) explainer: Option<Arc<Explainer>>,
     pub(super) advice: Arc<Advice>,
@@ -112,6 +113,11 @@ impl Config {
             deduplicated,
             retention: self.terms.retention,
         }
+    }
+
+    /// Counts a refusal. Returns how many of its kind the operator is to be told of now, if it is time.
+    pub(super) fn count_refusal(&self, endpoint: &str, kind: RejectionKind) -> Option<u64> {
+        kind.is_of_the_request().then(|| self.refusals.count(endpoint, kind, self.clock.monotonic()))?
     }
 
     /// For how long bodies are bound to their ids. A signed id binds itself.

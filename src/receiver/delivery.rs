@@ -283,7 +283,7 @@ impl OutcomeReport {
     /// Counts a refusal of an event that is known.
     fn count(&self, rejection: &Rejection) -> Option<u64> {
         let (claim, _) = self.about.as_ref()?;
-        self.config.refusals.count(claim.key.endpoint(), rejection.kind(), &*self.config.clock)
+        self.config.count_refusal(claim.key.endpoint(), rejection.kind())
     }
 
     fn about<'a>(&'a self, answered: &'a Answered) -> Delivered<'a> {

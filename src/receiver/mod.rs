@@ -12,7 +12,6 @@ mod explainer;
 mod future;
 mod intake;
 mod layer;
-mod refusals;
 mod service;
 
 pub use self::{answer::AnswerBody, future::ResponseFuture, layer::WebhookLayer, service::WebhookService};

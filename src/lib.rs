@@ -7,6 +7,8 @@ mod error;
 mod event;
 #[cfg(feature = "axum")]
 mod extract;
+#[cfg(any(doc, doctest))]
+pub mod guide;
 pub mod handler;
 mod head;
 pub mod identity;

@@ -12,29 +12,12 @@
 //! - [`migrating`]: from a hand-written handler, step by step
 //! - [`benchmarks`]: the figures
 
-/// The definitions of the pages' links, which in the files lead to each other.
-macro_rules! links {
-    () => {
-        "[providers]: crate::guide::providers\n\
-         [stores]: crate::guide::stores\n\
-         [inbox-and-workers]: crate::guide::inbox_and_workers\n\
-         [exactly-once]: crate::guide::exactly_once\n\
-         [guarantees]: crate::guide::guarantees\n\
-         [operations]: crate::guide::operations\n\
-         [observability]: crate::guide::observability\n\
-         [testing]: crate::guide::testing\n\
-         [troubleshooting]: crate::guide::troubleshooting\n\
-         [migrating]: crate::guide::migrating\n\
-         [benchmarks]: crate::guide::benchmarks\n\
-         [faults]: crate::guide::faults\n\
-         [states]: crate::guide::states\n\n"
-    };
-}
-
+// The links of the pages lead from file to file. In rustdoc they lead from module to module: of two definitions of a
+// link the first one counts, and `guide_links.md` has those.
 macro_rules! pages {
     ($($name:ident = $file:literal;)*) => {
         $(
-            #[doc = links!()]
+            #[doc = include_str!("guide_links.md")]
             #[doc = include_str!(concat!("../docs/", $file))]
             pub mod $name {}
         )*

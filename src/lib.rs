@@ -1,4 +1,6 @@
 #![cfg_attr(docsrs, feature(doc_cfg))]
+// Where the links and the picture of the README are in rustdoc: see `guide`.
+#![doc = include_str!("guide_links.md")]
 #![doc = include_str!("../README.md")]
 
 pub mod clock;

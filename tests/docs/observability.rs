@@ -22,7 +22,9 @@ fn quoted(text: &str) -> impl Iterator<Item = &str> {
 
 /// The cells of all rows of tables.
 fn rows(text: &str) -> impl Iterator<Item = Vec<&str>> {
-    text.lines().filter(|line| line.starts_with('|')).map(|line| line.trim_matches('|').split('|').map(str::trim).collect())
+    text.lines()
+        .filter(|line| line.starts_with('|'))
+        .map(|line| line.trim_matches('|').split('|').map(str::trim).collect())
 }
 
 /// The rows of the page that begin with levels.
@@ -77,15 +79,16 @@ fn split(arguments: &str) -> Vec<&str> {
 fn fields(arguments: &[&str]) -> Names {
     let name = |argument: &&str| {
         let name = argument.split('=').next().unwrap_or_default().trim().trim_start_matches(['%', '?']).to_owned();
-        Some(name).filter(|name| !name.is_empty() && name.chars().all(|letter| letter.is_ascii_lowercase() || letter == '_'))
+        Some(name)
+            .filter(|name| !name.is_empty() && name.chars().all(|letter| letter.is_ascii_lowercase() || letter == '_'))
     };
     arguments.iter().filter_map(name).collect()
 }
 
 /// The last text among the arguments: its message.
 fn message(arguments: &str) -> String {
-    let mut texts = arguments.split('"').skip(1).step_by(2).filter(|text| !text.starts_with("tower_webhook"));
-    let lines = texts.next_back().expect("a message").split("\\\n");
+    let texts = arguments.split('"').skip(1).step_by(2).filter(|text| !text.starts_with("tower_webhook"));
+    let lines = texts.last().expect("a message").split("\\\n");
     lines.enumerate().map(|(number, line)| if number == 0 { line } else { line.trim_start() }).collect()
 }
 
@@ -107,7 +110,15 @@ fn emitted() -> Events {
     let of_key = fields(&split(arguments(TELEMETRY, "tracing::$level!("))[1..]);
     let of_audit = fields(&split(arguments(TELEMETRY, "tracing::event!(")));
     for function in TELEMETRY.split("\npub(crate) fn ").skip(1) {
-        let forms = ["tell_audit!(", "tell!(", "tracing::event!(", "tracing::error!(", "tracing::warn!(", "tracing::info!(", "tracing::debug!("];
+        let forms = [
+            "tell_audit!(",
+            "tell!(",
+            "tracing::event!(",
+            "tracing::error!(",
+            "tracing::warn!(",
+            "tracing::info!(",
+            "tracing::debug!(",
+        ];
         let first = forms.iter().filter_map(|form| Some((function.find(form)?, *form))).min();
         let (_, form) = first.expect("a function emits an event");
         let arguments = arguments(function, form);

@@ -13,7 +13,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     tracing_subscriber::fmt::init(); // shows why a delivery was refused
     let secret = std::env::var("STRIPE_SECRET").expect("STRIPE_SECRET is the endpoint's signing secret");
     let layer = WebhookLayer::new(scheme::stripe(secret)?, MemoryStore::new());
-    let app = Router::new().route("/webhooks/stripe", post(on_event)).layer(layer);
+    let app = Router::new().route("/webhooks/stripe", post(on_event).layer(layer)); // on this route only
 
     let address = std::env::var("LISTEN").unwrap_or_else(|_| "127.0.0.1:3000".to_owned());
     let listener = tokio::net::TcpListener::bind(address).await?;

@@ -43,7 +43,6 @@ impl Machine {
 }
 
 /// One delivery on its way through the machine.
-#[derive(Clone, Copy)]
 pub(super) struct Context<'a> {
     pub(super) machine: &'a Arc<Machine>,
     pub(super) terms: &'a Terms,
@@ -51,21 +50,21 @@ pub(super) struct Context<'a> {
 }
 
 impl<'a> Context<'a> {
-    pub(super) fn ledger(self) -> &'a dyn Ledger {
+    pub(super) fn ledger(&self) -> &'a dyn Ledger {
         &*self.claim.ledger
     }
 
-    pub(super) fn request(self) -> ClaimRequest<'a> {
+    pub(super) fn request(&self) -> ClaimRequest<'a> {
         self.claim.request(self.terms.lease)
     }
 
     /// Awaits a store's answer within the deadline; `None` if the store could not be asked.
-    pub(super) async fn ask<T>(self, verb: &str, answer: impl Future<Output = Result<T, StoreError>>) -> Option<T> {
+    pub(super) async fn ask<T>(&self, verb: &str, answer: impl Future<Output = Result<T, StoreError>>) -> Option<T> {
         ask(verb, &self.claim.key, self.terms.claim_deadline, answer).await
     }
 
     /// A context for a task that outlives this delivery's future.
-    pub(super) fn detached(self) -> DetachedContext {
+    pub(super) fn detached(&self) -> DetachedContext {
         DetachedContext { machine: self.machine.clone(), terms: self.terms.clone(), claim: self.claim.clone() }
     }
 }

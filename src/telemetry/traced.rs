@@ -43,9 +43,6 @@ macro_rules! tell_audit {
     };
 }
 
-/// Whether operators are told anything at all.
-pub(crate) const IS_ON: bool = true;
-
 /// The span in which a delivery began. It stays with the delivery when that is detached.
 pub(crate) struct OuterSpan(tracing::Span);
 
@@ -80,6 +77,14 @@ impl DeliverySpan {
     }
 }
 
+/// Whether anything records the audit event of such a delivery. Checked before its facts are gathered.
+pub(crate) fn audits(is_unverified: bool) -> bool {
+    match is_unverified {
+        true => tracing::enabled!(target: "tower_webhook::audit", Level::DEBUG),
+        false => tracing::enabled!(target: "tower_webhook::audit", Level::ERROR),
+    }
+}
+
 /// The one audit event of a delivery.
 pub(crate) fn delivered(outcome: &Outcome, about: &Delivered<'_>) {
     let rejection = outcome.rejection();
@@ -105,6 +110,11 @@ pub(crate) fn delivered(outcome: &Outcome, about: &Delivered<'_>) {
         Outcome::Duplicate if about.body_changed => audit!(Level::WARN),
         _ => audit!(Level::INFO),
     }
+}
+
+/// Whether anything records what [`refused`] tells.
+pub(crate) fn tells_refusals() -> bool {
+    tracing::enabled!(target: "tower_webhook", Level::WARN)
 }
 
 /// Tells of refused deliveries: `count` of them since the last time.

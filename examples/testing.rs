@@ -53,8 +53,9 @@ mod tests {
     use axum::body::Body;
     use axum::response::Response;
     use tower::ServiceExt;
+    use tower_webhook::Outcome;
+    use tower_webhook::rejection::{Rejection, RejectionKind};
     use tower_webhook::testing::{Replay, TestDelivery, TestSender};
-    use tower_webhook::{Outcome, rejection::RejectionKind};
 
     use super::*;
 
@@ -103,7 +104,7 @@ mod tests {
             (event.aged(Duration::from_secs(301)), RejectionKind::Stale),
         ] {
             let (status, outcome) = test.outcome(delivery).await;
-            assert_eq!((status, outcome.rejection().map(|rejection| rejection.kind())), (401, Some(kind)));
+            assert_eq!((status, outcome.rejection().map(Rejection::kind)), (401, Some(kind)));
         }
         assert_eq!(test.total.load(Ordering::Relaxed), 0);
     }

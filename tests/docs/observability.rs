@@ -120,7 +120,10 @@ fn emitted() -> Events {
             "tracing::debug!(",
         ];
         let first = forms.iter().filter_map(|form| Some((function.find(form)?, *form))).min();
-        let (_, form) = first.expect("a function emits an event");
+        let Some((_, form)) = first else {
+            assert!(function.contains("tracing::enabled!("), "what does this emit? {function}");
+            continue;
+        };
         let arguments = arguments(function, form);
         let pieces = split(arguments);
         let mut found = match form {

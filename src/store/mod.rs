@@ -35,6 +35,8 @@ pub mod breaker;
 mod claim;
 mod enlistment;
 mod error;
+#[cfg(any(feature = "postgres", feature = "sqlite"))]
+mod filter_sql;
 #[cfg(any(feature = "postgres", feature = "redis", feature = "sqlite"))]
 mod in_transit;
 mod memory;

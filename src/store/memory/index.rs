@@ -49,7 +49,7 @@ impl Index {
             EventState::Running => self.running += 1,
             EventState::Dead => self.dead += 1,
             EventState::Completed => {
-                self.completed.insert((entry.ended, arrival));
+                self.completed.insert((entry.completed_at, arrival));
                 self.ends.insert((entry.next_end(self.bodies), arrival));
             }
         }
@@ -63,11 +63,11 @@ impl Index {
             EventState::Running => self.running -= 1,
             EventState::Dead => self.dead -= 1,
             EventState::Completed => {
-                self.completed.remove(&(entry.ended, arrival));
+                self.completed.remove(&(entry.completed_at, arrival));
                 self.ends.remove(&(entry.next_end(self.bodies), arrival));
             }
         }
-        self.leasable.remove(entry.event.key.endpoint(), &entry.event.event_type, (entry.until, arrival));
+        self.leasable.remove(entry.event.key.endpoint(), &entry.event.event_type, (entry.due_at, arrival));
     }
 
     /// Makes an event leasable, if it may be leased.
@@ -75,7 +75,7 @@ impl Index {
         let arrival = entry.event.arrival;
         let is_open = matches!(entry.event.state, EventState::Waiting | EventState::Running);
         if is_open && entry.order().is_none_or(|order| self.orders.is_first(&order.key, arrival)) {
-            self.leasable.insert(entry.event.key.endpoint(), &entry.event.event_type, (entry.until, arrival));
+            self.leasable.insert(entry.event.key.endpoint(), &entry.event.event_type, (entry.due_at, arrival));
         }
     }
 
@@ -112,17 +112,17 @@ impl Waiting {
 
     pub(super) fn insert(&mut self, entry: &Entry, now: Now) {
         let (received, arrival) = (entry.event.received_at, entry.event.arrival);
-        if entry.until <= now.elapsed {
+        if entry.due_at <= now.elapsed {
             self.due.insert((received, arrival));
         } else {
-            self.later.insert((entry.until, arrival), received);
+            self.later.insert((entry.due_at, arrival), received);
         }
     }
 
     pub(super) fn remove(&mut self, entry: &Entry) {
         let arrival = entry.event.arrival;
         if !self.due.remove(&(entry.event.received_at, arrival)) {
-            self.later.remove(&(entry.until, arrival));
+            self.later.remove(&(entry.due_at, arrival));
         }
     }
 

@@ -238,15 +238,15 @@ impl Shared {
     pub(super) fn remember(&self, completed: &Entry) -> bool {
         self.on_shard(&completed.event.key, |shard, key, now| {
             let (fingerprint, retention) =
-                (self.hasher.short(completed.fingerprint), completed.until.saturating_sub(completed.ended));
-            shard.remember(Record::new(key, fingerprint, completed.token, completed.ended, retention), now)
+                (self.hasher.short(completed.fingerprint), completed.expires_at.saturating_sub(completed.completed_at));
+            shard.remember(Record::new(key, fingerprint, completed.token, completed.completed_at, retention), now)
         })
     }
 
     /// The claim as a shard keeps it, if this is its first attempt.
     fn running(&self, key: KeyHash, request: &ClaimRequest<'_>, now: Duration) -> Running {
-        let (lease_end, fingerprint) = (now.saturating_add(request.lease), self.hasher.short(request.fingerprint));
-        Running { key, token: request.token, lease_end, fingerprint, attempt: 1 }
+        let (lease_until, fingerprint) = (now.saturating_add(request.lease), self.hasher.short(request.fingerprint));
+        Running { key, token: request.token, lease_until, fingerprint, attempt: 1 }
     }
 
     fn release(&self, key: &EventKey, token: ClaimToken) -> Hold {

@@ -231,6 +231,13 @@ pub struct FailedAttempt {
 /// The reason that is noted for an attempt whose worker did not come back.
 pub const LAPSED: &str = "the lease lapsed: the worker is gone, or could not reach the store";
 
+/// The summary of an event that an operator has discarded.
+pub(crate) const DISCARDED: &str = "discarded by an operator";
+
+/// The summary of an event that this version cannot read.
+#[cfg(any(feature = "postgres", feature = "redis", feature = "sqlite"))]
+pub(crate) const UNREADABLE: &str = "the stored event is not one that this version wrote";
+
 /// A log of failed attempts as stores keep it: a line each, `started ended reason`, the times in milliseconds since
 /// 1970.
 #[cfg(any(test, feature = "postgres", feature = "redis", feature = "sqlite"))]

@@ -27,8 +27,9 @@ mod lease;
 mod queue;
 mod stored_request;
 
+pub(crate) use self::event::DISCARDED;
 #[cfg(any(feature = "postgres", feature = "redis", feature = "sqlite"))]
-pub(crate) use self::event::log;
+pub(crate) use self::event::{UNREADABLE, log};
 pub(crate) use self::lease::LeaseBudget;
 #[cfg(any(feature = "postgres", feature = "sqlite"))]
 pub(crate) use self::lease::OwnedLeaseRequest;

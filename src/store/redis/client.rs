@@ -16,7 +16,7 @@ use crate::EventKey;
 
 /// The keys of an inbox, behind the store's prefix. Those of events begin with a digit or a brace.
 pub(super) const EVENTS: &str = "inbox:events";
-const REQUEST: &str = "inbox:parcel:";
+const REQUEST: &str = "inbox:request:";
 
 /// Sends commands and scripts.
 pub(super) struct Client {

@@ -12,11 +12,11 @@ use super::client::Mode;
 use super::entry::optional;
 use super::error::{CommandError, NoConnection, Result};
 use super::inbox::{HeldEvent, Inbox, lease_milliseconds};
-use super::leased_rows::{self, LeasedRow, Row, UNREADABLE};
+use super::leased_rows::{self, LeasedRow, Row};
 use super::{record, scripts};
 use crate::store::ClaimToken;
 use crate::store::in_transit::{InTransit, Releaser};
-use crate::store::queue::{KindLimits, LAPSED, LeaseRequest, Leased};
+use crate::store::queue::{KindLimits, LAPSED, LeaseRequest, Leased, UNREADABLE};
 use crate::telemetry;
 
 /// How many events one script leases at most: the server does nothing else meanwhile.

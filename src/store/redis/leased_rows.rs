@@ -9,15 +9,14 @@ use super::entry::{Entry, event_key};
 use super::error::Result;
 use super::inbox::{HeldEvent, Inbox};
 use super::record::{self, Unreadable};
-use crate::store::queue::Leased;
+use crate::store::queue::{Leased, UNREADABLE};
 use crate::store::{ClaimToken, Ending};
 use crate::telemetry;
 
 /// How many bytes of requests are read at a time, unless it is a single one.
 const AT_ONCE: usize = 1024 * 1024;
 
-/// The failures of events that cannot be run.
-pub(super) const UNREADABLE: &str = "the stored event is not one that this version wrote";
+/// The failure of an event whose request is gone.
 const GONE: &str = "the stored request is gone: its key was deleted, or evicted";
 
 /// The attempt, whether the event is superseded, whether a handler was started before, the fingerprint, the entry, and

@@ -141,14 +141,14 @@
 //! | key | type | holds |
 //! |---|---|---|
 //! | `events` | stream | an entry for each event that is kept, in the order of arrival; `e` is version, key, order, name of the request, type, fingerprint, time, sequence and length of the request, each behind its length |
-//! | `parcel:`name | string | the request of an event: head and body, behind the head's length; the name is the token under which it was accepted |
+//! | `request:`name | string | the request of an event: head and body, behind the head's length; the name is the token under which it was accepted |
 //! | `due:`class length`:`endpoint type | sorted set | arrivals of the events of one kind that can be leased, by when they are due |
 //! | `types:`class endpoint | sorted set | the types of an endpoint that have any, by when their first is due |
 //! | `endpoints:`class | sorted set | the endpoints that have any, by when their first is due |
 //! | `running` | sorted set | arrivals of leased events, by when the lease ends; `inf` once it was found to have lapsed |
 //! | `completed` | sorted set | arrivals of completed events, by when their retention is over |
 //! | `dead` | sorted set | arrivals of dead letters |
-//! | `line:`order | sorted set | arrivals of the events of one order that have not ended: the first one can be leased, or runs |
+//! | `order:`name | sorted set | arrivals of the events of one order that have not ended: the first one can be leased, or runs |
 //! | `applied` | hash | of each order, the last sequence that was completed |
 //! | `failures` | hash | of each arrival, the failed attempts, a line each |
 //! | `unsettled` | set | arrivals that a failed script had begun to change |

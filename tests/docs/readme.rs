@@ -127,10 +127,11 @@ fn every_test_that_the_pages_name_is_there() {
                 }
                 tests += 1;
                 let declared = match name.strip_suffix('…') {
-                    Some(start) => format!("fn {start}"),
-                    None => format!("fn {name}("),
+                    Some(start) => vec![format!("fn {start}")],
+                    // Some cases are generic over the database.
+                    None => vec![format!("fn {name}("), format!("fn {name}<")],
                 };
-                assert!(text.contains(&declared), "{page}: there is no test {name}");
+                assert!(declared.iter().any(|form| text.contains(form)), "{page}: there is no test {name}");
             }
         }
         assert!(tests >= at_least, "{page}: {tests} names were found");

@@ -73,8 +73,8 @@ pub(crate) fn json_path(path: &str) -> Result<JsonPath, ConfigError> {
         || ["[0", "[*", "['", "[\"", "[-", "..", ".*"].iter().any(|part| path.contains(part));
     if is_foreign {
         let message = format!(
-            "{path:?} is JSONPath or a JSON pointer: write the keys that lead to the field, with dots between them, as in \
-             event.id; an element of a list needs a closure"
+            "{path:?} is JSONPath or a JSON pointer: write the keys that lead to the field, with dots between them, as \
+             in event.id; an element of a list needs a closure"
         );
         return Err(ConfigError::new(ConfigErrorKind::Name, message));
     }

@@ -61,7 +61,7 @@ impl Machine {
             Ok(admission) => admission,
             Err(refused) => return refused.into(),
         };
-        // Bound outside of the `match`, which keeps the future small.
+        // The work is awaited after this `match`: in one of its arms, it would make the future larger.
         let held = match claim_event(cx, admission, guard, work).await {
             Ok(held) => held,
             Err(ended) => return ended,

@@ -97,7 +97,8 @@ impl fmt::Debug for Secrets {
 #[diagnostic::on_unimplemented(
     message = "`{Self}` is not a secret",
     label = "expected one or more secrets",
-    note = "pass a text, a `Secret`, an array or a `Vec` of them, or `TenantSecrets` for a lookup per tenant; read an environment variable with `std::env::var(…)?`"
+    note = "pass a text, a `Secret`, an array or a `Vec` of them, or `TenantSecrets` for a lookup per tenant",
+    note = "read an environment variable with `std::env::var(…)?`"
 )]
 pub trait IntoSecrets {
     /// Validates the secrets and returns them.

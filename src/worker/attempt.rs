@@ -12,7 +12,7 @@ use tokio::time::Instant;
 use tower_service::Service;
 
 use super::RetryPolicy;
-use super::bulkheads::{Bulkheads, Permit};
+use super::bulkheads::{Bulkheads, Limits, Permit};
 use crate::EventKey;
 use crate::event::{Facts, Provenance, WebhookEvent};
 use crate::inbox::stored_head::{self, StoredHead, Unreadable};
@@ -36,14 +36,23 @@ pub(super) struct WorkerContext {
     pub(super) queue: Arc<dyn Queue>,
     pub(super) ledger: Arc<WorkerLedger>,
     pub(super) machine: Arc<Machine>,
+    pub(super) bulkheads: Arc<Bulkheads>,
+    pub(super) options: Options,
+}
+
+/// The options of a worker.
+#[derive(Clone)]
+pub(super) struct Options {
     pub(super) terms: Terms,
     pub(super) retries: RetryPolicy,
     pub(super) hooks: Hooks,
     pub(super) completes: Arc<CompletesFn>,
-    pub(super) bulkheads: Arc<Bulkheads>,
+    pub(super) limits: Limits,
     pub(super) endpoints: Box<[Box<str>]>,
+    /// How many events a lease takes at most.
     pub(super) batch: usize,
     pub(super) poll: Duration,
+    pub(super) grace: Duration,
     pub(super) outer_router: bool,
     pub(super) timeouts: AttemptTimeouts,
 }
@@ -106,7 +115,7 @@ where
 
     /// The worker's terms, with the retention of the layer that accepted the event.
     fn terms(&self) -> Terms {
-        let mut terms = self.context.terms.clone();
+        let mut terms = self.context.options.terms.clone();
         if let Ok(head) = &self.head {
             terms.retention = head.facts.retention;
         }
@@ -141,7 +150,13 @@ where
         if outcome == AttemptOutcome::Buried {
             let permanent = self.called && matches!(ended, Ended::Ran(Settled::Failed));
             let reason = reason.unwrap_or_default();
-            self.context.hooks.buried(&DeadLetter { key: &self.leased.key, event_type, attempt, reason, permanent });
+            self.context.options.hooks.buried(&DeadLetter {
+                key: &self.leased.key,
+                event_type,
+                attempt,
+                reason,
+                permanent,
+            });
         }
     }
 
@@ -151,7 +166,7 @@ where
             Settled::Completed => AttemptOutcome::Completed,
             Settled::Failed => AttemptOutcome::Buried,
             Settled::Released(Some(Hold::Held)) | Settled::NotCommitted => {
-                let is_buried = self.context.retries.is_last(self.leased.attempt) && self.called;
+                let is_buried = self.context.options.retries.is_last(self.leased.attempt) && self.called;
                 if is_buried { AttemptOutcome::Buried } else { AttemptOutcome::Retried }
             }
             Settled::Released(Some(Hold::Lost)) | Settled::Lost => AttemptOutcome::Lost,
@@ -200,7 +215,7 @@ impl<S> Attempt<S> {
             return Some(done(SUPERSEDED));
         }
         // An event that was leased and whose handler was never called keeps its last attempt.
-        if self.context.retries.is_beyond(self.leased.attempt) && self.leased.started {
+        if self.context.options.retries.is_beyond(self.leased.attempt) && self.leased.started {
             return Some(given_up(LAPSED));
         }
         self.head.is_err().then(|| given_up(UNREADABLE))
@@ -217,7 +232,7 @@ impl<S> Attempt<S> {
             return Verdict::Release(None);
         }
         self.called = true;
-        let timeout = self.context.timeouts.of(self.leased.event_type.as_deref());
+        let timeout = self.context.options.timeouts.of(self.leased.event_type.as_deref());
         let watch = self.context.bulkheads.watch(&self.leased, Instant::now() + 2 * timeout);
         let answer = within(timeout, self.service.call(request)).await;
         drop(watch);
@@ -226,7 +241,7 @@ impl<S> Attempt<S> {
             return Verdict::Release(Some(RetryReason { reason: reason.into(), ..RetryReason::new("") }));
         };
         match answer {
-            Ok(response) => verdict_of(&*self.context.completes, &response),
+            Ok(response) => verdict_of(&*self.context.options.completes, &response),
             Err(_) => Verdict::Release(Some(RetryReason::new(SERVICE_FAILED))),
         }
     }
@@ -234,7 +249,7 @@ impl<S> Attempt<S> {
     /// Whether the handler may be called. The queue notes that the last attempt begins, so that a later worker gives up
     /// an event that took its process down, and no other.
     async fn may_start(&mut self) -> bool {
-        let WorkerContext { queue, terms, retries, .. } = &*self.context;
+        let WorkerContext { queue, options: Options { terms, retries, .. }, .. } = &*self.context;
         if !retries.is_last(self.leased.attempt) {
             return true;
         }
@@ -259,7 +274,7 @@ impl<S> Attempt<S> {
     fn take_request(&mut self) -> Option<Request<Full<Bytes>>> {
         let StoredHead { mut parts, original_uri, facts } = self.head.clone().ok()?;
         let original_uri = original_uri.unwrap_or_else(|| parts.uri.clone());
-        if self.context.outer_router {
+        if self.context.options.outer_router {
             parts.uri.clone_from(&original_uri);
         }
         route::set_requested_uri(&mut parts, original_uri);

@@ -2,11 +2,10 @@
 
 use std::time::Duration;
 
-use super::bounded::BoundedMap;
 use super::claims::{Running, RunningClaims};
 use super::completed::Completed;
-use super::hash::KeyHash;
-use super::record::{Record, Ticks, tag};
+use super::hash::{BoundedMap, KeyHash};
+use super::log::{Record, Ticks, tag};
 use crate::store::{Claim, ClaimToken, Completion, Hold, StoreError, StoreErrorKind};
 
 /// How many expired records a new claim clears away: two for the one it adds, so that they cannot pile up.

@@ -1,6 +1,6 @@
 use std::fmt;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::{Duration, Instant};
 
 use tokio::sync::Notify;
@@ -9,9 +9,10 @@ use super::claims::Running;
 use super::entry::{Entry, Now};
 use super::events::Events;
 use super::hash::{KeyHash, KeyHasher};
-use super::record::Record;
+use super::log::Record;
 use super::shard::{Crossing, Limits, Shard};
 use crate::clock::Clock;
+use crate::lock::lock;
 use crate::store::{Claim, ClaimRequest, ClaimToken, Ending, Hold, Store, StoreError, StoreFuture};
 #[cfg(doc)]
 use crate::store::{Completion, MemoryStoreBuilder};
@@ -301,10 +302,4 @@ impl Shared {
     fn used(&self) -> usize {
         self.shards.iter().map(|shard| lock(shard).used()).sum()
     }
-}
-
-/// Locks a shard, even after a panic under its lock: that would be a bug of this module, and refusing every later
-/// delivery would make it worse.
-fn lock(shard: &Mutex<Shard>) -> MutexGuard<'_, Shard> {
-    shard.lock().unwrap_or_else(PoisonError::into_inner)
 }

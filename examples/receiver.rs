@@ -28,6 +28,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use axum::extract::State;
+use axum::http::HeaderValue;
 use axum::middleware::map_response;
 use axum::response::Response;
 use axum::{Router, routing::post};
@@ -40,8 +41,9 @@ use tower_webhook::queue::Queue;
 use tower_webhook::scheme::Scheme;
 use tower_webhook::testing::TestSender;
 use tower_webhook::worker::RetryPolicy;
-use tower_webhook::{HandlerError, WebhookEvent, WebhookLayer, Worker};
+use tower_webhook::{HandlerError, Outcome, WebhookEvent, WebhookLayer, Worker};
 
+use self::support::paste::OUTCOME_HEADER;
 use self::support::schemes::Given;
 use self::support::{console, demo, events, listing, paste, schemes, stores};
 
@@ -144,7 +146,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
     let hold = Duration::from_millis(options.hold_reply_ms);
     let app = app.layer(map_response(move |response: Response| async move {
         tokio::time::sleep(hold).await;
-        response
+        with_outcome(response)
     }));
     let terminated = Terminated::listen()?;
     println!("listening on {origin}");
@@ -199,6 +201,15 @@ fn worker(options: &Options, store: &Arc<dyn Queue>, handlers: &Router) -> Resul
         Some(lease) => worker.lease(lease)?,
         None => worker,
     })
+}
+
+/// Tells `examples/send.rs` how the delivery ended. A real receiver keeps that to itself.
+fn with_outcome(mut response: Response) -> Response {
+    if let Some(outcome) = response.extensions().get::<Outcome>() {
+        let outcome = HeaderValue::from_static(outcome.as_str());
+        response.headers_mut().insert(OUTCOME_HEADER, outcome);
+    }
+    response
 }
 
 struct Handler {
@@ -275,6 +286,7 @@ fn print_requests(options: &Options, scheme: Arc<dyn Scheme>, origin: &str) {
     }
     let tolerance = listing::tolerance(&scheme.profile());
     let sender = TestSender::new(scheme);
+    println!("paste this into another terminal, twice:");
     println!("\n{}\n", paste::curl(&paste::event(&sender, &options.scheme), origin).join(" \\\n  "));
     if let Some(hurry) = paste::hurry(&options.scheme, tolerance) {
         println!("{hurry}\n");

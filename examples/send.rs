@@ -9,8 +9,9 @@
 //! cargo run --example send -- --scheme github                           # as GitHub would; to `receiver --scheme github`
 //! ```
 //!
-//! On stdout is how often each status came and how long the answers took. The exit code is 0 if every delivery was
-//! answered, whatever the answer.
+//! On stdout is how often each status came and how long the answers took. The `receiver` example says how each delivery
+//! ended, so below a status is how many were fresh (`completed`) and how many `duplicate`. The exit code is 0 if every
+//! delivery was answered, whatever the answer.
 
 mod support;
 
@@ -31,6 +32,7 @@ use indicatif::{ProgressBar, ProgressStyle};
 use tokio::task::JoinSet;
 use tower_webhook::testing::TestSender;
 
+use self::support::paste::OUTCOME_HEADER;
 use self::support::{demo, events, listing, schemes};
 
 type HttpClient = Client<HttpConnector, Full<Bytes>>;
@@ -122,7 +124,7 @@ async fn send_queued(
         let request = provider.deliver(number);
         let started = Instant::now();
         match provider.send(request).await {
-            Ok(status) => tally.answered(status, started.elapsed()),
+            Ok(answer) => tally.answered(answer, started.elapsed()),
             Err(error) => tally.failed(&*error),
         }
         progress.inc(1);
@@ -169,30 +171,49 @@ impl Provider {
         delivery.request()
     }
 
-    async fn send(&self, request: Request<Full<Bytes>>) -> Result<StatusCode, AnyError> {
+    async fn send(&self, request: Request<Full<Bytes>>) -> Result<Answer, AnyError> {
         let answer = async {
             let response = self.client.request(request).await?;
-            let status = response.status();
+            let outcome = response.headers().get(OUTCOME_HEADER).and_then(|value| value.to_str().ok());
+            let answer = Answer { status: response.status(), outcome: outcome.map(str::to_owned) };
             // A connection can carry the next delivery only once its answer has been read to the end.
             response.into_body().collect().await?;
-            Ok(status)
+            Ok(answer)
         };
         tokio::time::timeout(Duration::from_secs(self.args.timeout), answer).await?
     }
 }
 
-/// What came back.
+/// What came back of one delivery.
+struct Answer {
+    status: StatusCode,
+    /// How it ended, if the receiver says so.
+    outcome: Option<String>,
+}
+
+/// What came back of all of them.
 #[derive(Default)]
 struct Tally {
-    statuses: BTreeMap<u16, usize>,
+    statuses: BTreeMap<u16, Statuses>,
     latencies: Vec<Duration>,
     unanswered: usize,
     first_error: Option<String>,
 }
 
+/// The answers with one status.
+#[derive(Default)]
+struct Statuses {
+    count: usize,
+    outcomes: BTreeMap<String, usize>,
+}
+
 impl Tally {
-    fn answered(&mut self, status: StatusCode, latency: Duration) {
-        *self.statuses.entry(status.as_u16()).or_default() += 1;
+    fn answered(&mut self, answer: Answer, latency: Duration) {
+        let statuses = self.statuses.entry(answer.status.as_u16()).or_default();
+        statuses.count += 1;
+        if let Some(outcome) = answer.outcome {
+            *statuses.outcomes.entry(outcome).or_default() += 1;
+        }
         self.latencies.push(latency);
     }
 
@@ -202,8 +223,12 @@ impl Tally {
     }
 
     fn merge(&mut self, other: Self) {
-        for (status, count) in other.statuses {
-            *self.statuses.entry(status).or_default() += count;
+        for (status, of_it) in other.statuses {
+            let statuses = self.statuses.entry(status).or_default();
+            statuses.count += of_it.count;
+            for (outcome, count) in of_it.outcomes {
+                *statuses.outcomes.entry(outcome).or_default() += count;
+            }
         }
         self.latencies.extend(other.latencies);
         self.unanswered += other.unanswered;
@@ -211,8 +236,11 @@ impl Tally {
     }
 
     fn print(&mut self, elapsed: Duration) {
-        for (status, count) in &self.statuses {
+        for (status, Statuses { count, outcomes }) in &self.statuses {
             println!("{status}  {count}");
+            for (outcome, count) in outcomes {
+                println!("  {outcome}  {count}");
+            }
         }
         if let Some(error) = &self.first_error {
             println!("connection errors  {}", self.unanswered);

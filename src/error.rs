@@ -8,6 +8,14 @@ use crate::rejection::Rejection;
 /// A configuration of a receiver, a scheme or a secret that cannot work. It is found when the value is built.
 ///
 /// The message says what is wrong and what to do. It never contains a secret.
+///
+/// ```
+/// use tower_webhook::{ConfigErrorKind, scheme};
+///
+/// let error = scheme::stripe("sk_live_51…").expect_err("that is an API key");
+/// assert_eq!(error.kind(), ConfigErrorKind::Secret);
+/// println!("{error}"); // says what belongs there, and where it is found
+/// ```
 #[derive(Debug)]
 pub struct ConfigError {
     kind: ConfigErrorKind,

@@ -35,10 +35,41 @@ const MAX_REASON: usize = 512;
 /// A handler's failure, transient or permanent.
 ///
 /// It does not itself implement [`std::error::Error`], so that `?` can convert every error into it.
+///
+/// ```
+/// use std::time::Duration;
+/// use tower_webhook::HandlerError;
+///
+/// fn charge(amount: &str) -> Result<u64, HandlerError> {
+///     let amount: u64 = amount.parse()?; // any error is transient: the event runs again
+///     if amount == 0 {
+///         return Err(HandlerError::permanent("nothing to charge")); // 200, remembered as failed
+///     }
+///     if amount > 1_000 {
+///         return Err(HandlerError::transient("over today's limit").retry_after(Duration::from_secs(3600)));
+///     }
+///     Ok(amount)
+/// }
+/// assert!(charge("0").is_err_and(|error| error.failure().is_permanent()));
+/// ```
 #[derive(Clone)]
 pub struct HandlerError(Failure);
 
 /// The failure of a handler, in the extensions of its response.
+///
+/// ```
+/// use http::{Response, StatusCode};
+/// use tower_webhook::handler::Failure;
+///
+/// /// The answer of a plain tower service: the layer answers 200 in its place, and the store remembers the reason.
+/// fn give_up(reason: &str) -> Response<String> {
+///     let mut response = Response::default();
+///     *response.status_mut() = StatusCode::UNPROCESSABLE_ENTITY;
+///     response.extensions_mut().insert(Failure::permanent(reason));
+///     response
+/// }
+/// # give_up("no such customer");
+/// ```
 #[derive(Clone, PartialEq, Eq)]
 pub struct Failure {
     permanent: bool,

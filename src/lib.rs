@@ -1,4 +1,6 @@
 #![cfg_attr(docsrs, feature(doc_cfg))]
+// Where the links and the picture of the README are in rustdoc: see `guide`.
+#![doc = include_str!("guide_links.md")]
 #![doc = include_str!("../README.md")]
 
 pub mod clock;
@@ -7,6 +9,8 @@ mod error;
 mod event;
 #[cfg(feature = "axum")]
 mod extract;
+#[cfg(any(doc, doctest))]
+pub mod guide;
 pub mod handler;
 mod head;
 pub mod identity;

@@ -12,6 +12,14 @@ use crate::random;
 /// An attempt counts from its lease on, so that an event that crashes the process is given up in the end. Other events
 /// of the same lease lose an attempt, too, but never the last one: that is only used up once the handler was called,
 /// which costs the inbox one more write.
+///
+/// ```
+/// use std::time::Duration;
+/// use tower_webhook::worker::RetryPolicy;
+///
+/// // Five attempts within about a minute, then a dead letter.
+/// let policy = RetryPolicy::new().max_attempts(5).first_pause(Duration::from_secs(2)).longest_pause(Duration::from_secs(20));
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RetryPolicy {
     max_attempts: u32,

@@ -1,6 +1,7 @@
 //! One line per delivery on standard output, from the audit event that the layer emits for each.
 
 use std::fmt::{self, Write as _};
+use std::io::IsTerminal;
 
 use tracing::field::{Field, Visit};
 use tracing::{Event, Subscriber};
@@ -23,11 +24,26 @@ impl<S: Subscriber> Layer<S> for Lines {
         let mut line = Line::default();
         event.record(&mut line);
         match target {
-            "tower_webhook::audit" => println!("{:<10}{}", line.outcome, line.rest),
+            "tower_webhook::audit" => println!("{}{}", coloured(&line.outcome), line.rest),
             _ if *event.metadata().level() > tracing::Level::WARN => {}
             _ => eprintln!("{}: {}{}", event.metadata().level(), line.message, line.rest),
         }
     }
+}
+
+/// The outcome, in a column: coloured on a terminal, plain in a file or a pipe and where `NO_COLOR` is set.
+fn coloured(outcome: &str) -> String {
+    let padded = format!("{outcome:<10}");
+    if !std::io::stdout().is_terminal() || std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty()) {
+        return padded;
+    }
+    let colour = match outcome {
+        "completed" | "accepted" | "handshake" => 32,             // green
+        "duplicate" => 36,                                        // cyan
+        "released" | "retried" | "cancelled" | "abandoned" => 33, // yellow
+        _ => 31,                                                  // red
+    };
+    format!("\x1b[{colour}m{padded}\x1b[0m")
 }
 
 #[derive(Default)]

@@ -8,6 +8,9 @@ use tower_webhook::testing::TestSender;
 
 use super::events::{self, escaped};
 
+/// The header in which the `receiver` example says how a delivery ended, so that `send` can count duplicates.
+pub(crate) const OUTCOME_HEADER: &str = "x-outcome";
+
 /// A signed event that the receiver has not seen.
 pub(crate) fn event(sender: &TestSender, scheme: &str) -> Request<Bytes> {
     let unix_time = std::time::UNIX_EPOCH.elapsed().unwrap_or_default();

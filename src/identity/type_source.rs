@@ -14,6 +14,14 @@ use crate::head::Head;
 /// [`event_type_is_authenticated`](crate::WebhookEvent::event_type_is_authenticated) tells the two apart.
 ///
 /// `Display` describes it in words.
+///
+/// ```
+/// use tower_webhook::identity::TypeSource;
+///
+/// let event_type = TypeSource::json("event.type")?.or(TypeSource::header("x-acme-event")?);
+/// assert_eq!(event_type.to_string(), "json event.type or header x-acme-event (unsigned)");
+/// # Ok::<(), tower_webhook::ConfigError>(())
+/// ```
 #[derive(Clone)]
 pub struct TypeSource {
     pub(super) sources: Vec<ValueSource>,

@@ -41,11 +41,13 @@ use crate::{EventKey, telemetry};
 ///     Ok(())
 /// }
 ///
-/// let app: Router = Router::new()
-///     .route("/webhooks/stripe", post(on_event))
-///     .layer(WebhookLayer::new(scheme::stripe("whsec_…")?, MemoryStore::new()));
+/// let layer = WebhookLayer::new(scheme::stripe("whsec_…")?, MemoryStore::new());
+/// let app: Router = Router::new().route("/webhooks/stripe", post(on_event).layer(layer));
 /// # Ok::<(), tower_webhook::ConfigError>(())
 /// ```
+///
+/// Around a whole `Router` it verifies the requests of all its routes. Where others are needed beside them, give the
+/// webhooks a `Router` of their own, and [merge](https://docs.rs/axum/latest/axum/struct.Router.html#method.merge) it.
 #[derive(Clone)]
 pub struct WebhookLayer {
     config: Arc<Config>,

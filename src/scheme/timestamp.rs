@@ -3,6 +3,15 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use crate::rejection::{Rejection, RejectionKind};
 
 /// How far a signed timestamp may be from now, in both directions and inclusive.
+///
+/// ```
+/// use std::time::Duration;
+/// use tower_webhook::scheme::{self, Tolerance};
+///
+/// let paddle = scheme::paddle("pdl_ntfset_…")?.tolerance(Duration::from_secs(60));
+/// let replayable = scheme::stripe("whsec_…")?.tolerance(Tolerance::InsecureUnchecked);
+/// # Ok::<(), tower_webhook::ConfigError>(())
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Tolerance {
     /// At most this far, in whole seconds. Zero means the same second.

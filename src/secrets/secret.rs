@@ -9,6 +9,22 @@ use crate::error::ConfigError;
 /// One secret as the provider shows it, with a label for telemetry and, while it is being rotated out, an expiry.
 ///
 /// A secret never prints, and its memory is overwritten when it is dropped.
+///
+/// ```
+/// use std::time::{Duration, SystemTime};
+/// use tower_webhook::scheme;
+/// use tower_webhook::secrets::Secret;
+///
+/// let tomorrow = SystemTime::now() + Duration::from_secs(24 * 3600);
+/// let stripe = scheme::stripe([
+///     Secret::new("whsec_new")?.label("2026-11"),
+///     Secret::new("whsec_old")?.label("2026-05").expires_at(tomorrow),
+/// ])?;
+///
+/// assert!(Secret::new("whsec_copied_with_a_line_break\n").is_err());
+/// assert!(!format!("{:?}", Secret::new("whsec_new")?).contains("whsec"));
+/// # Ok::<(), tower_webhook::ConfigError>(())
+/// ```
 #[derive(Clone)]
 pub struct Secret {
     text: Zeroizing<String>,

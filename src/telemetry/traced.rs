@@ -164,14 +164,13 @@ pub(crate) fn answered_late(took: Duration, waits: Duration, about: &Delivered<'
 
 /// Tells of one body under two ids: `count` times since the last time.
 pub(crate) fn body_under_two_ids(key: &EventKey, scheme: &str, id_is_signed: bool, count: u64) {
-    const REGISTERED_TWICE: &str = "one body came under two ids within minutes, and both events run: is the url \
-        registered twice at the provider? It may also be that the provider sends equal bytes for two events, or gives a \
-        retry a new id";
-    let meaning = if id_is_signed { "" } else { "; or somebody replays a delivery, which replay_guard refuses" };
+    let hint = (!id_is_signed).then_some("somebody may replay a delivery: WebhookLayer::replay_guard refuses that");
     tracing::warn!(
         target: "tower_webhook",
         endpoint = key.endpoint(), tenant = key.tenant().map(Shortened).map(field::display), id = key.id(), scheme, count,
-        "{REGISTERED_TWICE}{meaning}"
+        hint,
+        "one body came under two ids within minutes, and both events run: is the url registered twice at the provider? \
+         It may also be that the provider sends equal bytes for two events, or gives a retry a new id"
     );
 }
 

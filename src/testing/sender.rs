@@ -10,6 +10,21 @@ use crate::error::ConfigError;
 use crate::scheme::{Outgoing, Scheme};
 
 /// Plays the provider: signs deliveries as the scheme's sender would, with the scheme's own secrets.
+///
+/// ```
+/// use std::time::Duration;
+/// use bytes::Bytes;
+/// use http::Request;
+/// use tower_webhook::{scheme, testing::TestSender};
+///
+/// let sender = TestSender::new(scheme::github("a secret")?).uri("/webhooks/github");
+/// let event = sender.deliver(r#"{"action":"opened"}"#).id("72d3162e").event_type("pull_request");
+/// let request: Request<Bytes> = event.request(); // an `axum::body::Body` does as well
+/// assert_eq!(request.headers()["x-github-event"], "pull_request");
+///
+/// let forged: Request<Bytes> = event.tampered().request();
+/// # Ok::<(), tower_webhook::ConfigError>(())
+/// ```
 #[derive(Clone)]
 pub struct TestSender {
     scheme: Arc<dyn Scheme>,
@@ -69,6 +84,18 @@ impl fmt::Debug for TestSender {
 }
 
 /// One delivery of an event. Every request that is built of it is signed anew, as a sender's retries are.
+///
+/// ```
+/// use std::time::Duration;
+/// use bytes::Bytes;
+/// use tower_webhook::{scheme, testing::TestSender};
+///
+/// let event = TestSender::new(scheme::stripe("whsec_test")?).deliver(r#"{"id":"evt_1"}"#);
+/// let too_old = event.clone().aged(Duration::from_secs(301)).request::<Bytes>();
+/// let forged = event.clone().header("stripe-signature", "t=1,v1=00").request::<Bytes>();
+/// let retry = event.request::<Bytes>(); // signed anew
+/// # Ok::<(), tower_webhook::ConfigError>(())
+/// ```
 #[derive(Clone, Debug)]
 pub struct TestDelivery {
     sender: TestSender,

@@ -27,6 +27,15 @@ pub struct AttemptReport<'a> {
 }
 
 /// An event that became a dead letter, as told to the hooks of a worker.
+///
+/// ```
+/// use tower_webhook::worker::DeadLetter;
+///
+/// /// For `Worker::on_dead_letter`.
+/// fn alert(letter: &DeadLetter<'_>) {
+///     eprintln!("{} was given up in attempt {}: {}", letter.key.id(), letter.attempt, letter.reason);
+/// }
+/// ```
 #[derive(Clone, Copy, Debug)]
 #[non_exhaustive]
 pub struct DeadLetter<'a> {

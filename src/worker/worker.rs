@@ -25,6 +25,32 @@ use crate::store::queue::{IntoQueue, Queue};
 ///
 /// Any number of workers, in any number of processes, share a queue: one of them leases each event and renews its lease
 /// while it runs, and another takes the event over if the worker dies. See the [module](super) for an example.
+///
+/// ```no_run
+/// use std::time::Duration;
+/// use axum::{Router, routing::post};
+/// use tower_webhook::worker::RetryPolicy;
+/// use tower_webhook::{HandlerError, WebhookEvent, Worker, store::MemoryStore};
+///
+/// async fn on_event(event: WebhookEvent) -> Result<(), HandlerError> {
+///     println!("{}, attempt {:?}", event.id(), event.attempt());
+///     Ok(())
+/// }
+///
+/// # async fn work(queue: MemoryStore) -> Result<(), tower_webhook::ConfigError> {
+/// let handlers = Router::new().route("/webhooks/stripe", post(on_event));
+/// let worker = Worker::new(queue, handlers)
+///     .concurrency(32)?
+///     .concurrency_per_type(8)?
+///     .retries(RetryPolicy::new().max_attempts(10))
+///     .attempt_timeout(Duration::from_secs(60))?
+///     .on_dead_letter(|letter| eprintln!("{} was given up: {}", letter.key.id(), letter.reason));
+///
+/// let drained = worker.run(async { tokio::signal::ctrl_c().await.expect("a signal handler") }).await;
+/// println!("{} events were put back", drained.dropped);
+/// # Ok(())
+/// # }
+/// ```
 #[must_use = "a worker does nothing until it is run"]
 #[derive(Clone)]
 pub struct Worker<S> {

@@ -1,4 +1,5 @@
 //! The examples, and what they print.
 
 mod receiver;
+mod small;
 mod verify;

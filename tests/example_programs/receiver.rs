@@ -207,7 +207,7 @@ fn url_is_the_one_that_was_given() {
     let public = "https://hooks.example.com/in";
     let mut receiver = Process::start(&["--scheme", "square", "--url", public]);
     let listening = receiver.paragraph();
-    let origin = listening.trim().strip_prefix("listening on ").expect("its address");
+    let origin = listening.lines().next().and_then(|line| line.strip_prefix("listening on ")).expect("its address");
     receiver.paragraph();
     for (url, outcome) in [(format!("{origin}/webhooks"), "refused"), (public.to_owned(), "completed")] {
         let square = tower_webhook::scheme::square(demo::secrets(&[], "square"), &url).expect("a url");
@@ -237,7 +237,9 @@ fn printed_command_works_in_a_shell() {
     }
     for arguments in [&[][..], &["--scheme", "twilio"]] {
         let mut receiver = Process::start(arguments);
-        assert!(receiver.paragraph().starts_with("listening on http://127.0.0.1:"));
+        let listening = receiver.paragraph();
+        assert!(listening.starts_with("listening on http://127.0.0.1:"), "{listening}");
+        assert!(listening.contains("paste this"), "{listening}");
         let command = receiver.paragraph();
         for outcome in ["completed", "duplicate"] {
             // The shell may know of a proxy.
@@ -245,7 +247,7 @@ fn printed_command_works_in_a_shell() {
             let answer = String::from_utf8_lossy(&answer.stdout).into_owned();
             assert!(answer.starts_with("HTTP/1.1 200 "), "{command}: {answer}");
             let told = receiver.line();
-            assert!(told.starts_with(outcome), "{outcome}: {told}");
+            assert!(told.starts_with(outcome), "plain, since this is no terminal: {outcome}: {told}");
         }
     }
 }

@@ -36,6 +36,13 @@ const SIGNED_FIELDS: [&str; 8] = [
 /// combine them into a new one: apply each item idempotently. **Type:** the first item's `eventCode`. **Retries** go on
 /// for 30 days, so a retention of 7 days causes a warning.
 ///
+/// ```no_run
+/// use tower_webhook::scheme;
+///
+/// let adyen = scheme::adyen(std::env::var("ADYEN_HMAC_KEY")?)?;
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+///
 /// # Errors
 /// If a secret is not hex.
 pub fn adyen(secrets: impl IntoSecrets) -> Result<Custom, ConfigError> {
@@ -58,6 +65,13 @@ pub fn adyen(secrets: impl IntoSecrets) -> Result<Custom, ConfigError> {
 ///
 /// **Id:** the digest of the body, which contains the time of the event. **Retries** go on for 30 days, so a retention
 /// of 7 days causes a warning.
+///
+/// ```no_run
+/// use tower_webhook::scheme;
+///
+/// let adyen_banking = scheme::adyen_banking(std::env::var("ADYEN_BANKING_HMAC_KEY")?)?;
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 ///
 /// # Errors
 /// If a secret is not hex.

@@ -10,6 +10,15 @@ use crate::secrets::IntoSecrets;
 ///
 /// **Id:** JSON `id`, signed. **Reported:** retries over three days.
 ///
+/// ```no_run
+/// use tower_webhook::scheme;
+///
+/// let stripe = scheme::stripe(std::env::var("STRIPE_SECRET")?)?;
+/// // While the secret is rotated at Stripe, both are accepted.
+/// let stripe = scheme::stripe([std::env::var("STRIPE_SECRET")?, std::env::var("STRIPE_OLD_SECRET")?])?;
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+///
 /// # Errors
 /// As [`timestamped`](super::timestamped).
 pub fn stripe(secrets: impl IntoSecrets) -> Result<Template, ConfigError> {
@@ -27,6 +36,13 @@ pub fn stripe(secrets: impl IntoSecrets) -> Result<Template, ConfigError> {
 ///
 /// **Id:** JSON `event_id`, signed. **Timestamps:** five seconds, as in Paddle's SDKs; raise it if your clock is not
 /// synchronised. **Reported:** retries over three days; Paddle waits 5 s.
+///
+/// ```no_run
+/// use tower_webhook::scheme;
+///
+/// let paddle = scheme::paddle(std::env::var("PADDLE_SECRET")?)?;
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 ///
 /// # Errors
 /// As [`timestamped`](super::timestamped).
@@ -54,6 +70,13 @@ pub fn paddle(secrets: impl IntoSecrets) -> Result<Template, ConfigError> {
 /// signed: a replay under another topic passes even with the guard. **Retries:** 8 over 4 hours. **Reported:** the
 /// webhook id is the same on every retry; Shopify waits 5 s.
 ///
+/// ```no_run
+/// use tower_webhook::scheme;
+///
+/// let shopify = scheme::shopify(std::env::var("SHOPIFY_CLIENT_SECRET")?)?;
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+///
 /// # Errors
 /// If a secret is invalid.
 pub fn shopify(secrets: impl IntoSecrets) -> Result<Template, ConfigError> {
@@ -77,6 +100,13 @@ pub fn shopify(secrets: impl IntoSecrets) -> Result<Template, ConfigError> {
 ///
 /// **Id:** JSON `event_id`, signed. **Reported:** retries over 24 hours.
 ///
+/// ```no_run
+/// use tower_webhook::scheme;
+///
+/// let square = scheme::square(std::env::var("SQUARE_SIGNATURE_KEY")?, "https://example.com/webhooks/square")?;
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+///
 /// # Errors
 /// If a secret or the URL is invalid.
 pub fn square(secrets: impl IntoSecrets, url: &str) -> Result<Template, ConfigError> {
@@ -96,6 +126,13 @@ pub fn square(secrets: impl IntoSecrets, url: &str) -> Result<Template, ConfigEr
 /// **Id:** JSON `event.id`, signed. The top-level `id` changes with every attempt. **Reported:** retries over three
 /// days.
 ///
+/// ```no_run
+/// use tower_webhook::scheme;
+///
+/// let coinbase_commerce = scheme::coinbase_commerce(std::env::var("COINBASE_COMMERCE_SECRET")?)?;
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+///
 /// # Errors
 /// If a secret is invalid.
 pub fn coinbase_commerce(secrets: impl IntoSecrets) -> Result<Template, ConfigError> {
@@ -111,6 +148,13 @@ pub fn coinbase_commerce(secrets: impl IntoSecrets) -> Result<Template, ConfigEr
 /// Lemon Squeezy: `X-Signature: {hex}`, HMAC-SHA256 of the body.
 ///
 /// **Id:** the digest of the body, which contains the event's name and the whole object. **Reported:** there is no id.
+///
+/// ```no_run
+/// use tower_webhook::scheme;
+///
+/// let lemonsqueezy = scheme::lemonsqueezy(std::env::var("LEMONSQUEEZY_SECRET")?)?;
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 ///
 /// # Errors
 /// If a secret is invalid.

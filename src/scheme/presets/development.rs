@@ -15,6 +15,16 @@ use crate::secrets::{Algorithm, IntoSecrets};
 /// equal bytes, such as the one that two hooks send to one endpoint. GitHub never retries by itself; it waits 10 s, and
 /// its bodies have up to 25 MB.
 ///
+/// ```no_run
+/// use std::time::Duration;
+/// use tower_webhook::{WebhookLayer, scheme, store::MemoryStore};
+///
+/// let github = scheme::github(std::env::var("GITHUB_SECRET")?)?;
+/// // Refuses a captured delivery that is sent again under another id, for a week.
+/// let layer = WebhookLayer::new(github, MemoryStore::new()).replay_guard(Duration::from_secs(7 * 24 * 3600))?;
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+///
 /// # Errors
 /// If a secret is invalid.
 pub fn github(secrets: impl IntoSecrets) -> Result<Template, ConfigError> {
@@ -39,6 +49,13 @@ pub fn github(secrets: impl IntoSecrets) -> Result<Template, ConfigError> {
 /// deduplicated. (Hooks that trigger each other share `X-Gitlab-Event-UUID`.) The replay guard is of no use here, since
 /// an attacker who can replay has the token. **Type:** `X-Gitlab-Event`, not signed. **Reported:** GitLab waits 10 s.
 ///
+/// ```no_run
+/// use tower_webhook::scheme;
+///
+/// let gitlab = scheme::gitlab(std::env::var("GITLAB_SECRET_TOKEN")?)?;
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+///
 /// # Errors
 /// If a secret is invalid.
 pub fn gitlab(secrets: impl IntoSecrets) -> Result<Template, ConfigError> {
@@ -60,6 +77,13 @@ pub fn gitlab(secrets: impl IntoSecrets) -> Result<Template, ConfigError> {
 /// **Id:** `webhook-id`, signed. **Type:** `X-Gitlab-Event`, not signed; the body's `object_kind` is. **Reported:**
 /// GitLab waits 10 s.
 ///
+/// ```no_run
+/// use tower_webhook::scheme;
+///
+/// let gitlab_signed = scheme::gitlab_signed(std::env::var("GITLAB_SIGNING_TOKEN")?)?;
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+///
 /// # Errors
 /// If a secret is not the base64 of 32 bytes, after an optional `whsec_`.
 pub fn gitlab_signed(secrets: impl IntoSecrets) -> Result<Template, ConfigError> {
@@ -79,6 +103,13 @@ pub fn gitlab_signed(secrets: impl IntoSecrets) -> Result<Template, ConfigError>
 /// second event of equal bytes, a request that is resent manually, and a retry should Bitbucket give it a new id.
 /// **Reported:** Bitbucket tries twice more.
 ///
+/// ```no_run
+/// use tower_webhook::scheme;
+///
+/// let bitbucket = scheme::bitbucket(std::env::var("BITBUCKET_SECRET")?)?;
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+///
 /// # Errors
 /// If a secret is invalid.
 pub fn bitbucket(secrets: impl IntoSecrets) -> Result<Template, ConfigError> {
@@ -95,6 +126,13 @@ pub fn bitbucket(secrets: impl IntoSecrets) -> Result<Template, ConfigError> {
 /// **Id:** `X-Atlassian-Webhook-Identifier`, not signed. **Replays** under another id pass, unless the replay guard is
 /// on. The guard compares the body alone, and refuses a second event with equal bytes as well. **Reported:** the id is
 /// the same on every retry.
+///
+/// ```no_run
+/// use tower_webhook::scheme;
+///
+/// let atlassian_jira = scheme::atlassian_jira(std::env::var("ATLASSIAN_JIRA_SECRET")?)?;
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 ///
 /// # Errors
 /// If a secret is invalid.
@@ -114,6 +152,13 @@ pub fn atlassian_jira(secrets: impl IntoSecrets) -> Result<Template, ConfigError
 /// unless the replay guard is on. The guard compares the body alone. It never refuses another event, since every body
 /// contains its time. **Timestamps:** one minute, as in Linear's SDK. **Reported:** the id's header; retries after 1
 /// minute, 1 hour and 6 hours; Linear waits 5 s.
+///
+/// ```no_run
+/// use tower_webhook::scheme;
+///
+/// let linear = scheme::linear(std::env::var("LINEAR_SECRET")?)?;
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 ///
 /// # Errors
 /// If a secret is invalid.
@@ -136,6 +181,13 @@ pub fn linear(secrets: impl IntoSecrets) -> Result<Template, ConfigError> {
 ///
 /// **Id:** JSON `event.id`, signed. **Refusals:** 403, so that PagerDuty does not deliver again.
 ///
+/// ```no_run
+/// use tower_webhook::scheme;
+///
+/// let pagerduty = scheme::pagerduty(std::env::var("PAGERDUTY_SECRET")?)?;
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+///
 /// # Errors
 /// If a secret is invalid.
 pub fn pagerduty(secrets: impl IntoSecrets) -> Result<Template, ConfigError> {
@@ -155,6 +207,13 @@ pub fn pagerduty(secrets: impl IntoSecrets) -> Result<Template, ConfigError> {
 /// not one that Sentry sends again. **Type:** `Sentry-Hook-Resource`, not signed. **Replays** under another id pass. Do
 /// not use the replay guard with Sentry. It compares the body alone, because the type could be changed too, so it would
 /// refuse every request that Sentry sends again, and an issue that changes back and forth. Sentry waits 1 s only.
+///
+/// ```no_run
+/// use tower_webhook::scheme;
+///
+/// let sentry = scheme::sentry(std::env::var("SENTRY_CLIENT_SECRET")?)?;
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 ///
 /// # Errors
 /// If a secret is invalid.

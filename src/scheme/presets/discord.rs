@@ -17,6 +17,13 @@ use crate::secrets::{Algorithm, IntoSecrets, Key};
 /// **Timestamps:** an hour. A duplicate interaction gets an empty response. **Reported:** event webhooks are retried
 /// for 10 minutes; Discord waits 3 s.
 ///
+/// ```no_run
+/// use tower_webhook::scheme;
+///
+/// let discord = scheme::discord(std::env::var("DISCORD_PUBLIC_KEY")?)?;
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+///
 /// # Errors
 /// If a secret is not such a key.
 pub fn discord(secrets: impl IntoSecrets) -> Result<Template, ConfigError> {

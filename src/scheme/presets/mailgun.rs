@@ -19,6 +19,13 @@ use crate::secrets::{Algorithm, IntoSecrets, Key, SecretSet, Secrets};
 /// because Mailgun does not say that it signs a retry anew. **Type:** `event-data.event`, not signed. **Reported:**
 /// retries over eight hours.
 ///
+/// ```no_run
+/// use tower_webhook::scheme;
+///
+/// let mailgun = scheme::mailgun(std::env::var("MAILGUN_SIGNING_KEY")?)?;
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+///
 /// # Errors
 /// If a secret is invalid.
 pub fn mailgun(secrets: impl IntoSecrets) -> Result<Mailgun, ConfigError> {

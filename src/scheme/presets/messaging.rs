@@ -21,6 +21,13 @@ use crate::secrets::{IntoSecrets, Key, Secret};
 /// `trigger_id`; retries at once, after 1 and after 5 minutes, and with Delayed Events for a day, so a shorter
 /// retention causes a warning; Slack waits 3 s.
 ///
+/// ```no_run
+/// use tower_webhook::scheme;
+///
+/// let slack = scheme::slack(std::env::var("SLACK_SIGNING_SECRET")?)?;
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+///
 /// # Errors
 /// If a secret is invalid.
 pub fn slack(secrets: impl IntoSecrets) -> Result<Template, ConfigError> {
@@ -68,6 +75,13 @@ fn answer_url_verification(body: &[u8], _: &Key) -> Option<Response<Bytes>> {
 ///
 /// **Id:** the digest of the body: batches have no id, but their entries contain ids and times. **Reported:** retries
 /// up to 7 days for WhatsApp; bodies have up to 3 MB.
+///
+/// ```no_run
+/// use tower_webhook::scheme;
+///
+/// let meta = scheme::meta(std::env::var("META_APP_SECRET")?, std::env::var("META_VERIFY_TOKEN")?)?;
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 ///
 /// # Errors
 /// If a secret is invalid, or the token is empty.

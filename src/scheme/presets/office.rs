@@ -16,6 +16,13 @@ use crate::secrets::{Algorithm, IntoSecrets, Key};
 /// **Id:** the digest of the body, which contains the time of the event's creation. **Timestamps:** three minutes.
 /// **Retries:** over a day; Calendly waits 15 s.
 ///
+/// ```no_run
+/// use tower_webhook::scheme;
+///
+/// let calendly = scheme::calendly(std::env::var("CALENDLY_SIGNING_KEY")?)?;
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+///
 /// # Errors
 /// If a secret is invalid.
 pub fn calendly(secrets: impl IntoSecrets) -> Result<Template, ConfigError> {
@@ -34,6 +41,13 @@ pub fn calendly(secrets: impl IntoSecrets) -> Result<Template, ConfigError> {
 ///
 /// **Id:** JSON `event_id`, signed. **Reported:** retries after 5, 10 and 20 minutes, and after 1, 2, 3 and 4
 /// hours; Typeform waits 30 s.
+///
+/// ```no_run
+/// use tower_webhook::scheme;
+///
+/// let typeform = scheme::typeform(std::env::var("TYPEFORM_SECRET")?)?;
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 ///
 /// # Errors
 /// If a secret is invalid.
@@ -56,6 +70,14 @@ pub fn typeform(secrets: impl IntoSecrets) -> Result<Template, ConfigError> {
 /// Zoom does not say that it signs a retry anew. A retry with the old signature is refused, since it is older than the
 /// five minutes of the tolerance. If you see such retries, widen the tolerance:
 /// `zoom(secret)?.tolerance(Duration::from_secs(2 * 3600))`.
+///
+/// ```no_run
+/// use std::time::Duration;
+/// use tower_webhook::scheme;
+///
+/// let zoom = scheme::zoom(std::env::var("ZOOM_SECRET_TOKEN")?)?.tolerance(Duration::from_secs(2 * 3600));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 ///
 /// # Errors
 /// If a secret is invalid.
@@ -90,6 +112,13 @@ fn answer_url_validation(body: &[u8], key: &Key) -> Option<Response<Bytes>> {
 /// **Id:** the digest of the body. A body is a batch, and its events count their attempts, so a retry is another body
 /// and runs again: apply each event idempotently. **Reported:** 10 retries over 24 hours; HubSpot waits 5 s.
 ///
+/// ```no_run
+/// use tower_webhook::scheme;
+///
+/// let hubspot = scheme::hubspot(std::env::var("HUBSPOT_CLIENT_SECRET")?, "https://example.com/webhooks/hubspot")?;
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+///
 /// # Errors
 /// If a secret or the URL is invalid.
 pub fn hubspot(secrets: impl IntoSecrets, url: &str) -> Result<Template, ConfigError> {
@@ -106,6 +135,13 @@ pub fn hubspot(secrets: impl IntoSecrets, url: &str) -> Result<Template, ConfigE
 /// HubSpot v2: `X-HubSpot-Signature: {hex}`, SHA-256 of the secret and `{method}{url}{body}`, which is no HMAC. Prefer
 /// [`hubspot`]: HubSpot sends the v3 signature along, and only that one has a timestamp.
 ///
+/// ```no_run
+/// use tower_webhook::scheme;
+///
+/// let hubspot_v2 = scheme::hubspot_v2(std::env::var("HUBSPOT_CLIENT_SECRET")?, "https://example.com/webhooks/hubspot")?;
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+///
 /// # Errors
 /// If a secret or the URL is invalid.
 pub fn hubspot_v2(secrets: impl IntoSecrets, url: &str) -> Result<Template, ConfigError> {
@@ -118,6 +154,13 @@ pub fn hubspot_v2(secrets: impl IntoSecrets, url: &str) -> Result<Template, Conf
 }
 
 /// HubSpot v1: `X-HubSpot-Signature: {hex}`, SHA-256 of the secret and the body, which is no HMAC. Prefer [`hubspot`].
+///
+/// ```no_run
+/// use tower_webhook::scheme;
+///
+/// let hubspot_v1 = scheme::hubspot_v1(std::env::var("HUBSPOT_CLIENT_SECRET")?)?;
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 ///
 /// # Errors
 /// If a secret is invalid.
@@ -145,6 +188,13 @@ fn hubspot_template(name: &'static str) -> TemplateBuilder {
 ///
 /// **Id:** the digest of the body, which contains `entropy`. If that changes with a retry, the retry runs again.
 /// **Retries:** over 24 hours; Xero waits 5 s.
+///
+/// ```no_run
+/// use tower_webhook::scheme;
+///
+/// let xero = scheme::xero(std::env::var("XERO_WEBHOOKS_KEY")?)?;
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 ///
 /// # Errors
 /// If a secret is invalid.
@@ -174,6 +224,13 @@ fn answer_intent_to_receive(body: &[u8], _: &Key) -> Option<Response<Bytes>> {
 /// **Nothing is deduplicated:** a notification only names the accounts that changed, so two of them are equal bytes.
 /// Every delivery runs, including retries. A notification says where to look, and looking twice does no harm.
 /// **Replays** pass: a captured delivery never expires, and the replay guard does not see events without an id.
+///
+/// ```no_run
+/// use tower_webhook::scheme;
+///
+/// let dropbox = scheme::dropbox(std::env::var("DROPBOX_APP_SECRET")?)?;
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 ///
 /// # Errors
 /// If a secret is invalid.

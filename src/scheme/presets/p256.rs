@@ -29,6 +29,8 @@ const VERIFICATION: HeaderName = HeaderName::from_static("plaid-verification");
 /// captured delivery is a duplicate; a retry that Plaid signs anew runs again. **Timestamps:** five minutes.
 /// **Reported:** retries over 24 hours; Plaid waits 10 s.
 ///
+/// [`plaid_keys`] has an example.
+///
 /// # Errors
 /// If a secret is not such a key.
 pub fn plaid(secrets: impl IntoSecrets) -> Result<Plaid, ConfigError> {
@@ -219,6 +221,13 @@ const MALFORMED: Rejection = Rejection::malformed("plaid-verification is not a J
 ///
 /// **Id:** the digest of the body, a batch whose events all have a `sg_event_id`. **Timestamps** may be two days old,
 /// because SendGrid does not say that it signs a retry anew. **Reported:** retries over a day.
+///
+/// ```no_run
+/// use tower_webhook::scheme;
+///
+/// let sendgrid = scheme::sendgrid(std::env::var("SENDGRID_VERIFICATION_KEY")?)?;
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 ///
 /// # Errors
 /// If a secret is not such a key.

@@ -14,6 +14,13 @@ use crate::secrets::{Algorithm, IntoSecrets, Key};
 ///
 /// **Id:** JSON `id`, signed. **Reported:** that `HEAD`, and the `ping`.
 ///
+/// ```no_run
+/// use tower_webhook::scheme;
+///
+/// let intercom = scheme::intercom(std::env::var("INTERCOM_CLIENT_SECRET")?)?;
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+///
 /// # Errors
 /// If a secret is invalid.
 pub fn intercom(secrets: impl IntoSecrets) -> Result<Template, ConfigError> {
@@ -40,6 +47,13 @@ fn answer_head_request(head: &Head<'_>) -> Option<Result<Response<Bytes>, Reject
 /// Vercel: `x-vercel-signature: {hex}`, HMAC-SHA1 of the body.
 ///
 /// **Id:** JSON `id`, signed.
+///
+/// ```no_run
+/// use tower_webhook::scheme;
+///
+/// let vercel = scheme::vercel(std::env::var("VERCEL_SECRET")?)?;
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 ///
 /// # Errors
 /// If a secret is invalid.

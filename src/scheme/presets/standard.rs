@@ -13,6 +13,13 @@ use crate::secrets::{Algorithm, IntoSecrets, Key};
 ///
 /// **Id:** the top-level `id` of the JSON body, signed.
 ///
+/// ```
+/// use tower_webhook::scheme;
+///
+/// let own = scheme::timestamped("a secret that both sides know")?.header("x-acme-signature")?;
+/// # Ok::<(), tower_webhook::ConfigError>(())
+/// ```
+///
 /// # Errors
 /// If a secret is invalid, or if there are none, or more than eight.
 pub fn timestamped(secrets: impl IntoSecrets) -> Result<Template, ConfigError> {
@@ -31,6 +38,13 @@ pub fn timestamped(secrets: impl IntoSecrets) -> Result<Template, ConfigError> {
 /// suggests goes on for 76 hours, and a shorter retention causes a warning. GitLab, OpenAI, Svix and others have
 /// presets of their own.
 ///
+/// ```no_run
+/// use tower_webhook::scheme;
+///
+/// let sender = scheme::standard_webhooks(std::env::var("WEBHOOK_SECRET")?)?; // whsec_… or whpk_…
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+///
 /// # Errors
 /// If a secret is not base64.
 pub fn standard_webhooks(secrets: impl IntoSecrets) -> Result<Template, ConfigError> {
@@ -42,6 +56,13 @@ pub fn standard_webhooks(secrets: impl IntoSecrets) -> Result<Template, ConfigEr
 ///
 /// **Id:** `svix-id`, signed. **Retries:** 8 attempts over 28 hours; Svix waits 15 s.
 ///
+/// ```no_run
+/// use tower_webhook::scheme;
+///
+/// let svix = scheme::svix(std::env::var("SVIX_SECRET")?)?;
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+///
 /// # Errors
 /// As [`standard_webhooks`].
 pub fn svix(secrets: impl IntoSecrets) -> Result<Template, ConfigError> {
@@ -49,6 +70,13 @@ pub fn svix(secrets: impl IntoSecrets) -> Result<Template, ConfigError> {
 }
 
 /// Clerk, which sends with [`svix`].
+///
+/// ```no_run
+/// use tower_webhook::scheme;
+///
+/// let clerk = scheme::clerk(std::env::var("CLERK_SECRET")?)?;
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 ///
 /// # Errors
 /// As [`standard_webhooks`].
@@ -59,6 +87,13 @@ pub fn clerk(secrets: impl IntoSecrets) -> Result<Template, ConfigError> {
 }
 
 /// Resend, which sends with [`svix`].
+///
+/// ```no_run
+/// use tower_webhook::scheme;
+///
+/// let resend = scheme::resend(std::env::var("RESEND_SECRET")?)?;
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 ///
 /// # Errors
 /// As [`standard_webhooks`].
@@ -72,6 +107,13 @@ pub fn resend(secrets: impl IntoSecrets) -> Result<Template, ConfigError> {
 ///
 /// A signature without its `v1,` is refused, though OpenAI's SDKs accept it. **Id:** `webhook-id`, signed.
 /// **Reported:** retries up to 72 hours.
+///
+/// ```no_run
+/// use tower_webhook::scheme;
+///
+/// let openai = scheme::openai(std::env::var("OPENAI_SECRET")?)?;
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 ///
 /// # Errors
 /// If the text after `whsec_` is not base64.

@@ -36,6 +36,15 @@ const MAX_PARAMETERS: usize = 1_000;
 /// [`answer_duplicates`](crate::WebhookLayer::answer_duplicates). **Reported:** the id's header; Twilio waits 15 s and
 /// retries once by default.
 ///
+/// ```no_run
+/// use http::Response;
+/// use tower_webhook::{WebhookLayer, scheme, store::MemoryStore};
+///
+/// let twilio = scheme::twilio(std::env::var("TWILIO_AUTH_TOKEN")?, "https://example.com/webhooks/twilio")?;
+/// let layer = WebhookLayer::new(twilio, MemoryStore::new()).answer_duplicates(|_| Response::new("<Response/>".into()));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+///
 /// # Errors
 /// If a secret or the URL is invalid.
 #[cfg(feature = "sha1")]
@@ -51,6 +60,13 @@ pub fn twilio(secrets: impl IntoSecrets, url: &str) -> Result<Custom, ConfigErro
 /// one. An endpoint that still gets deliveries signed with the auth token needs a route for them with `twilio`.
 ///
 /// **Id**, **Replays**, **Refusals** and **Reported:** as with `twilio`. Twilio calls SharedKeys a public beta.
+///
+/// ```no_run
+/// use tower_webhook::scheme;
+///
+/// let twilio_shared_key = scheme::twilio_shared_key(std::env::var("TWILIO_SHARED_KEY")?, "https://example.com/webhooks/twilio")?;
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 ///
 /// # Errors
 /// If a secret or the URL is invalid.

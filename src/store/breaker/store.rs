@@ -13,6 +13,17 @@ use crate::store::{
 /// Any store behind a circuit breaker; see the [module](super) for what that does and costs.
 ///
 /// Clones share one circuit and one journal.
+///
+/// ```
+/// use tower_webhook::store::{BreakerStore, MemoryStore};
+/// use tower_webhook::{WebhookLayer, scheme};
+///
+/// # let shared_store = MemoryStore::new();
+/// let store = BreakerStore::new(shared_store); // 503 at once while the store is away
+/// let layer = WebhookLayer::new(scheme::stripe("whsec_…")?, store.clone());
+/// println!("{:?}", store.stats().circuit);
+/// # Ok::<(), tower_webhook::ConfigError>(())
+/// ```
 #[derive(Clone)]
 pub struct BreakerStore {
     pub(super) shared: Arc<Shared>,

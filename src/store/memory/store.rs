@@ -35,6 +35,16 @@ use crate::{EventKey, telemetry};
 /// neither.
 ///
 /// Clones share one memory.
+///
+/// ```
+/// use tower_webhook::{WebhookLayer, scheme, store::MemoryStore};
+///
+/// let store = MemoryStore::builder().capacity(100_000).build();
+/// let stripe = WebhookLayer::new(scheme::stripe("whsec_…")?, store.clone());
+/// let github = WebhookLayer::new(scheme::github("a secret")?, store.clone());
+/// assert_eq!(store.stats().capacity, 100_000);
+/// # Ok::<(), tower_webhook::ConfigError>(())
+/// ```
 #[derive(Clone)]
 pub struct MemoryStore {
     pub(super) shared: Arc<Shared>,

@@ -48,6 +48,23 @@ const CLAIM_CONNECTIONS: usize = 2;
 /// Remembers events in a table of Postgres. See the [module](super) for how.
 ///
 /// Clones share their connections.
+///
+/// ```no_run
+/// use sqlx::PgPool;
+/// use tower_webhook::store::PostgresStore;
+/// use tower_webhook::{WebhookLayer, scheme};
+///
+/// # async fn example() -> Result<(), Box<dyn std::error::Error>> {
+/// let pool = PgPool::connect("postgres://app@localhost/app").await?;
+/// let store = PostgresStore::new(pool);
+/// store.migrate().await?;
+/// for warning in store.check().await?.warnings {
+///     eprintln!("{warning}");
+/// }
+/// let layer = WebhookLayer::new(scheme::stripe("whsec_…")?, store);
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Clone)]
 pub struct PostgresStore {
     pub(super) shared: Arc<Shared>,

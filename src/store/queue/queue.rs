@@ -198,6 +198,23 @@ impl Filter {
 }
 
 /// One page of a listing.
+///
+/// ```
+/// use tower_webhook::queue::{Filter, Page, Queue};
+/// use tower_webhook::store::MemoryStore;
+///
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// let queue = MemoryStore::new();
+/// let mut page = Page::first(100);
+/// loop {
+///     let events = queue.list(&Filter::all(), &page).await?;
+///     let Some(last) = events.last() else { break };
+///     page = page.after(last);
+/// }
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Page {

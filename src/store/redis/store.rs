@@ -20,6 +20,22 @@ use crate::store::{Claim, ClaimRequest, Ending, Hold, Store, StoreFuture};
 /// The [module's documentation](super) describes its guarantees, their limits, and its use of the pool.
 ///
 /// Clones share their connections.
+///
+/// ```no_run
+/// use deadpool_redis::{Config, Runtime};
+/// use tower_webhook::store::RedisStore;
+/// use tower_webhook::{WebhookLayer, scheme};
+///
+/// # async fn example() -> Result<(), Box<dyn std::error::Error>> {
+/// let pool = Config::from_url("redis://127.0.0.1/").create_pool(Some(Runtime::Tokio1))?;
+/// let store = RedisStore::new(pool);
+/// for warning in store.check().await?.warnings {
+///     eprintln!("{warning}");
+/// }
+/// let layer = WebhookLayer::new(scheme::stripe("whsec_…")?, store);
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Clone)]
 pub struct RedisStore {
     pub(super) client: Arc<Client>,

@@ -50,6 +50,21 @@ use crate::store::{SqliteStoreBuilder, StoreErrorKind};
 ///
 /// Clones share one connection that writes, and two that read the [queue](crate::queue::Queue) that this store is, too:
 /// one for workers, and one for operators' lists and counts.
+///
+/// ```no_run
+/// use sqlx::SqlitePool;
+/// use tower_webhook::store::SqliteStore;
+/// use tower_webhook::{WebhookLayer, scheme};
+///
+/// # async fn example(pool: SqlitePool) -> Result<(), Box<dyn std::error::Error>> {
+/// // A file of its own.
+/// let store = SqliteStore::open("/var/lib/receiver/events.db").await?;
+/// // Or the database that the handlers write to, so that they can complete their events in their own transactions.
+/// let store = SqliteStore::new(&pool).await?;
+/// let layer = WebhookLayer::new(scheme::stripe("whsec_…")?, store);
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Clone)]
 pub struct SqliteStore {
     operations: Batcher<Arc<Writer>>,

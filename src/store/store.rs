@@ -118,7 +118,7 @@ pub type StoreFuture<'a, T> = Pin<Box<dyn Future<Output = Result<T, StoreError>>
 ///
 /// #[tokio::main]
 /// async fn main() {
-///     conformance::run(&Maps(ManualClock::at_unix(1_700_000_000))).await;
+///     conformance::store().run(&Maps(ManualClock::at_unix(1_700_000_000))).await;
 /// }
 /// ```
 #[diagnostic::on_unimplemented(

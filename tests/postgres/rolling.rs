@@ -124,7 +124,7 @@ impl Harness for Migrated {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn statements_of_the_release_before_keep_the_contract_on_a_migrated_table() {
-    conformance::run(&Migrated::default()).await;
+    conformance::store().run(&Migrated::default()).await;
 }
 
 #[tokio::test]

@@ -101,7 +101,7 @@ async fn two_events_of_one_scheme_are_two() {
     for scheme in schemes::names() {
         let (app, sender) = receiver(scheme);
         for id in ["evt_1", "evt_2"] {
-            let request = events::deliver(&sender, scheme, id, Some("a \"type\" & more")).request();
+            let request = events::deliver(&sender, scheme, id, Some("a \"type\" & more")).request_as();
             assert_eq!(outcome(&app, request).await, Outcome::Completed, "{scheme} {id}");
         }
     }

@@ -6,7 +6,6 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, SystemTime};
 
 use axum::Router;
-use axum::body::Body;
 use axum::routing::post;
 use futures_util::future::join_all;
 use sqlx::postgres::PgPoolOptions;
@@ -61,7 +60,7 @@ fn transactional(pool: &PgPool, table: &str) -> Router {
 
 async fn deliver(app: Router, id: String) -> Option<Outcome> {
     let delivery = TestSender::new(scheme()).deliver(format!(r#"{{"id":"{id}","type":"test.event"}}"#));
-    let response = app.oneshot(delivery.request::<Body>()).await.expect("a router cannot fail");
+    let response = app.oneshot(delivery.request()).await.expect("a router cannot fail");
     response.extensions().get().cloned()
 }
 

@@ -4,4 +4,5 @@
 mod delivery;
 mod enlist;
 mod identity;
+mod kit;
 mod replay_guard;

@@ -183,11 +183,17 @@ pub trait Store: Send + Sync + 'static {
 /// # Ok(())
 /// # }
 /// ```
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` is not a store",
+    label = "expected a store: where claimed and completed events are remembered",
+    note = "use `store::MemoryStore::new()` or another store of the module `store`, or implement `store::Store`"
+)]
 pub trait IntoStore {
     /// The store, shared.
     fn into_store(self) -> Arc<dyn Store>;
 }
 
+#[diagnostic::do_not_recommend]
 impl<S: Store> IntoStore for S {
     fn into_store(self) -> Arc<dyn Store> {
         Arc::new(self)

@@ -4,10 +4,7 @@ use std::future::Future;
 use std::sync::Arc;
 use std::time::Duration;
 
-use bytes::Bytes;
-use http::{Request, Response, StatusCode};
-use http_body_util::Full;
-use tower_service::Service;
+use http::StatusCode;
 
 use super::attempt::{AttemptTimeouts, Hooks, WorkerContext};
 use super::bulkheads::{Bulkheads, Limits};
@@ -15,6 +12,7 @@ use super::poller::Poller;
 use super::{DeadLetter, RetryPolicy};
 use crate::clock::countable;
 use crate::error::{ConfigError, positive};
+use crate::handler::EventService;
 use crate::machine::{CompletesFn, Drained, Machine, Terms, WorkerLedger};
 use crate::store::queue::{IntoQueue, Queue};
 
@@ -42,7 +40,7 @@ pub struct Worker<S> {
     timeouts: AttemptTimeouts,
 }
 
-impl<S> Worker<S> {
+impl<S: EventService> Worker<S> {
     /// A worker for all events of `queue`.
     pub fn new(queue: impl IntoQueue, service: S) -> Self {
         Self {
@@ -216,10 +214,21 @@ impl<S> Worker<S> {
         self
     }
 
-    fn poller(&self) -> Poller<S>
-    where
-        S: Clone,
-    {
+    /// Runs events until `shutdown` is ready, then gives the running ones their [grace](Self::grace). Events that have
+    /// not ended by then are dropped and released, and another worker runs them.
+    pub async fn run(self, shutdown: impl Future<Output = ()>) -> Drained {
+        let poller = self.poller();
+        poller.run(shutdown).await;
+        poller.context.machine.drain_handle().drain(self.grace).await
+    }
+
+    /// Runs events until none is due, and returns the number of attempts: for tests, and for jobs that start every now
+    /// and then. If the queue is away, the worker waits for it.
+    pub async fn run_until_idle(&self) -> usize {
+        self.poller().run_until_idle().await
+    }
+
+    fn poller(&self) -> Poller<S> {
         let ledger = WorkerLedger { queue: self.queue.clone(), retries: self.retries };
         let context = WorkerContext {
             queue: self.queue.clone(),
@@ -237,28 +246,6 @@ impl<S> Worker<S> {
             timeouts: self.timeouts.clone(),
         };
         Poller { context: Arc::new(context), service: self.service.clone() }
-    }
-}
-
-impl<S, R> Worker<S>
-where
-    S: Service<Request<Full<Bytes>>, Response = Response<R>> + Send + Clone + 'static,
-    S::Future: Send,
-    S::Error: Send + 'static,
-    R: Send + 'static,
-{
-    /// Runs events until `shutdown` is ready, then gives the running ones their [grace](Self::grace). Events that have
-    /// not ended by then are dropped and released, and another worker runs them.
-    pub async fn run(self, shutdown: impl Future<Output = ()>) -> Drained {
-        let poller = self.poller();
-        poller.run(shutdown).await;
-        poller.context.machine.drain_handle().drain(self.grace).await
-    }
-
-    /// Runs events until none is due, and returns the number of attempts: for tests, and for jobs that start every now
-    /// and then. If the queue is away, the worker waits for it.
-    pub async fn run_until_idle(&self) -> usize {
-        self.poller().run_until_idle().await
     }
 }
 

@@ -10,7 +10,7 @@ use tower::{Layer, Service, ServiceExt};
 use tower_webhook::scheme::{self, Profile};
 use tower_webhook::store::MemoryStore;
 use tower_webhook::testing::{TestDelivery, TestSender};
-use tower_webhook::{HandlerError, Outcome, WebhookEvent, WebhookLayer};
+use tower_webhook::{HandlerError, WebhookEvent, WebhookLayer};
 use tracing::subscriber::DefaultGuard;
 
 use crate::support::controlled::ControlledReceiver;
@@ -250,8 +250,7 @@ const DAY: Duration = Duration::from_secs(24 * 3600);
 
 /// Puts the layer to use, which is when its configuration is complete.
 fn apply(layer: &WebhookLayer) {
-    let inner = tower::service_fn(|_: Request<Body>| async { Err::<http::Response<Body>, _>(Outcome::NotReady) });
-    let _service = layer.layer(inner);
+    let _service = layer.layer(Router::<()>::new());
 }
 
 #[test]

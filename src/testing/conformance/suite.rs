@@ -11,6 +11,11 @@ use std::time::Duration;
 use crate::store::Store;
 
 /// Makes the stores for the cases, and lets time pass.
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` is not a harness",
+    label = "expected a type that makes stores for the cases and lets time pass",
+    note = "implement `testing::conformance::Harness` for a type of your own; the docs of `testing::conformance` have an example"
+)]
 pub trait Harness: Send + Sync {
     /// The store under test.
     type Store: Store;

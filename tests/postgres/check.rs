@@ -49,11 +49,11 @@ async fn clock_that_differs_is_warned_about() {
     for (schema, shift, expected) in
         [("ahead", "+ interval '1 hour'", "s ahead of"), ("behind", "- interval '1 hour'", "behind")]
     {
-        let schema = format!("{}_{schema}", fixture.table);
+        let schema = format!("{schema}_{}", fixture.table.replace("events", "clock"));
         fixture
             .run(&format!(
                 "CREATE SCHEMA {schema}; CREATE FUNCTION {schema}.clock_timestamp() RETURNS timestamptz LANGUAGE sql AS
-                 'SELECT pg_catalog.clock_timestamp() {shift}'"
+                 $$SELECT pg_catalog.clock_timestamp() {shift}$$"
             ))
             .await;
         let path = format!("{schema},pg_catalog,public");

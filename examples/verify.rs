@@ -20,8 +20,7 @@
 //! that sign it (else `--url`).
 //!
 //! On stdout is one line for each, `provider <tab> name <tab> accept` or `reject:<kind>`, for scripts; on stderr, for
-//! people, why a delivery was rejected. The verdict is the library's own (`tower_webhook::scheme::verify`), the guess at
-//! the reason is the example's: see `support/suspects.rs`.
+//! people, why a delivery was rejected. Both are the library's own: `tower_webhook::scheme::diagnose`.
 
 mod support;
 

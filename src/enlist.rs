@@ -176,15 +176,15 @@ impl fmt::Display for EnlistError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self.kind {
             EnlistErrorKind::Unsupported => {
-                "the event's completion cannot be enlisted: it has no id, or its store is neither a PostgresStore nor a \
-                 SqliteStore"
+                "the event's completion cannot be enlisted: it has no id, or its store is neither a PostgresStore nor \
+                 a SqliteStore"
             }
             EnlistErrorKind::OtherDatabase => {
                 "the event's store is in another kind of database than this connection: both must be in the same one"
             }
             EnlistErrorKind::ClaimLost => {
-                "the claim is not held by this delivery: another one took it over, it is completed already, or the store \
-                 is in another database than this connection; roll back"
+                "the claim is not held by this delivery: another one took it over, it is completed already, or the \
+                 store is in another database than this connection; roll back"
             }
             EnlistErrorKind::Database => "the completion could not be enlisted; roll back",
         })

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::fmt;
-use std::sync::{Mutex, PoisonError};
+use std::sync::Mutex;
 use std::time::Instant;
 
 use axum_core::extract::{FromRequestParts, OptionalFromRequestParts};
@@ -14,6 +14,7 @@ use serde::de::DeserializeOwned;
 
 use crate::event::WebhookEvent;
 use crate::handler::{Failure, HandlerError};
+use crate::lock::lock;
 use crate::throttle::Throttle;
 use crate::{route, telemetry};
 
@@ -124,7 +125,7 @@ impl IntoResponse for HandlerError {
 
 fn report_missing_layer(parts: &Parts) {
     let route = route::matched(&parts.extensions).unwrap_or_default();
-    let mut routes = MISSING_LAYERS.lock().unwrap_or_else(PoisonError::into_inner);
+    let mut routes = lock(&MISSING_LAYERS);
     if let Some(count) = routes.entry(route.to_owned()).or_default().count(Instant::now()) {
         telemetry::missing_layer(parts.uri.path(), count);
     }
@@ -203,8 +204,8 @@ const PLAIN: [&str; 16] = [
     "float key must be ",
 ];
 
-/// The message of a serde error, without the values that it quotes from the body. The words of a type's own check, which
-/// may quote anything, are left out.
+/// The message of a serde error, without the values that it quotes from the body. The words of a type's own check,
+/// which may quote anything, are left out.
 fn without_values(message: &str) -> String {
     let (message, place) = message.rfind(" at line ").map_or((message, ""), |at| message.split_at(at));
     let said = if PLAIN.iter().any(|text| message.starts_with(text)) {

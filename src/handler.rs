@@ -29,6 +29,7 @@ use http::{HeaderValue, Request, Response, StatusCode};
 use http_body_util::Full;
 use tower_service::Service;
 
+use crate::EventKey;
 use crate::error::with_causes;
 
 /// Reasons are cut to this many bytes: they go into stores and on dashboards.
@@ -46,6 +47,21 @@ pub struct Failure {
     permanent: bool,
     reason: Arc<str>,
     retry_after: Option<Duration>,
+}
+
+/// An event whose handler failed permanently, as told to the hook of a layer
+/// ([`WebhookLayer::on_permanent`](crate::WebhookLayer::on_permanent)).
+#[derive(Clone, Copy, Debug)]
+#[non_exhaustive]
+pub struct PermanentFailure<'a> {
+    /// The key of the event.
+    pub key: &'a EventKey,
+    /// The event's type.
+    pub event_type: Option<&'a str>,
+    /// How often the event has been claimed, where the store counts.
+    pub attempt: Option<u32>,
+    /// Why, in the handler's own words: the crate cannot tell whether they hold anything secret.
+    pub reason: &'a str,
 }
 
 impl HandlerError {

@@ -95,7 +95,7 @@ impl fmt::Debug for Head<'_> {
     }
 }
 
-/// The bytes of a part of a URI, with its escapes undone. An escape that is none stays as it is.
+/// The bytes of a part of a URI, with its escapes undone. A `%` that begins no escape stays as it is.
 pub(crate) fn percent_decoded(text: &str) -> Cow<'_, [u8]> {
     if !text.contains('%') {
         return Cow::Borrowed(text.as_bytes());

@@ -83,6 +83,11 @@ impl EventKey {
         (!tenant.is_empty()).then_some(tenant)
     }
 
+    /// The part of the text that the keys of one endpoint and tenant share.
+    pub(crate) fn scope(&self) -> &str {
+        &self.text[..self.id_at as usize]
+    }
+
     /// The event's id, as the sender wrote it.
     #[must_use]
     pub fn id(&self) -> &str {

@@ -12,6 +12,7 @@ mod head;
 pub mod identity;
 pub mod inbox;
 mod key;
+mod lock;
 mod machine;
 mod outcome;
 mod random;

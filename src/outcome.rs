@@ -89,3 +89,42 @@ impl fmt::Display for Outcome {
         }
     }
 }
+
+/// How a worker's attempt at an event ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum AttemptOutcome {
+    /// The handler succeeded, and the queue has recorded it.
+    Completed,
+    /// The attempt failed. The event is tried again later.
+    Retried,
+    /// The event was given up, and is a dead letter now.
+    Buried,
+    /// The handler was not called, or was dropped in a shutdown. The attempt does not count.
+    Released,
+    /// Another worker has taken the event over: what this attempt did is not the event's outcome.
+    Lost,
+    /// The queue could not be asked what became of the event.
+    Unknown,
+}
+
+impl AttemptOutcome {
+    /// The stable, lower-case name.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Completed => "completed",
+            Self::Retried => "retried",
+            Self::Buried => "buried",
+            Self::Released => "released",
+            Self::Lost => "lost",
+            Self::Unknown => "unknown",
+        }
+    }
+}
+
+impl fmt::Display for AttemptOutcome {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.as_str())
+    }
+}

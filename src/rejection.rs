@@ -23,29 +23,31 @@ pub struct Rejection {
     kind: RejectionKind,
     detail: Detail,
     seconds: u64,
-    /// The name that the request gives as its tenant's, if there is no such tenant.
-    tenant: Option<Box<str>>,
 }
 
-/// A hint for the operator, which never depends on the request.
+/// What an operator is told beside the kind.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Detail {
+    None,
+    /// A hint that does not depend on the request.
     Fixed(&'static str),
-    /// Formatted when the scheme was built.
+    /// The same, formatted when the scheme was built.
     Built(Arc<str>),
+    /// The name that the request gives as its tenant's, which no tenant has.
+    Tenant(Box<str>),
 }
 
 impl Rejection {
     /// Creates a refusal without details.
     #[must_use]
     pub const fn new(kind: RejectionKind) -> Self {
-        Self { kind, detail: Detail::Fixed(""), seconds: 0, tenant: None }
+        Self { kind, detail: Detail::None, seconds: 0 }
     }
 
     /// Creates a refusal with a hint for the operator, which must not depend on the request's contents.
     #[must_use]
     pub const fn with_detail(kind: RejectionKind, detail: &'static str) -> Self {
-        Self { kind, detail: Detail::Fixed(detail), seconds: 0, tenant: None }
+        Self { kind, detail: Detail::Fixed(detail), seconds: 0 }
     }
 
     /// Creates a refusal of a proof that cannot be read, for this reason.
@@ -55,7 +57,7 @@ impl Rejection {
 
     /// Adds a hint that was formatted when the scheme was built, unless the refusal has one.
     pub(crate) fn with_hint(mut self, hint: &Arc<str>) -> Self {
-        if self.detail == Detail::Fixed("") {
+        if matches!(self.detail, Detail::None) {
             self.detail = Detail::Built(hint.clone());
         }
         self
@@ -63,7 +65,7 @@ impl Rejection {
 
     /// Adds a hint, unless the refusal has one.
     pub(crate) fn or_detail(mut self, detail: &'static str) -> Self {
-        if self.detail == Detail::Fixed("") {
+        if matches!(self.detail, Detail::None) {
             self.detail = Detail::Fixed(detail);
         }
         self
@@ -71,24 +73,27 @@ impl Rejection {
 
     /// Creates a refusal of a request that names a tenant which does not exist.
     pub(crate) fn unknown_tenant(name: &str) -> Self {
-        Self { tenant: Some(name.into()), ..Self::new(RejectionKind::UnknownTenant) }
+        Self { kind: RejectionKind::UnknownTenant, detail: Detail::Tenant(name.into()), seconds: 0 }
     }
 
     /// The tenant that the request names, if it was refused because there is no such tenant.
     pub(crate) fn tenant(&self) -> Option<&str> {
-        self.tenant.as_deref()
+        match &self.detail {
+            Detail::Tenant(name) => Some(name),
+            _ => None,
+        }
     }
 
     /// Creates a refusal of a timestamp that is this many seconds too old.
     #[must_use]
     pub const fn stale(seconds: u64) -> Self {
-        Self { kind: RejectionKind::Stale, detail: Detail::Fixed(""), seconds, tenant: None }
+        Self { kind: RejectionKind::Stale, detail: Detail::None, seconds }
     }
 
     /// Creates a refusal of a timestamp that is this many seconds too far in the future.
     #[must_use]
     pub const fn early(seconds: u64) -> Self {
-        Self { kind: RejectionKind::Early, detail: Detail::Fixed(""), seconds, tenant: None }
+        Self { kind: RejectionKind::Early, detail: Detail::None, seconds }
     }
 
     /// The kind of the refusal.
@@ -120,7 +125,8 @@ impl fmt::Display for Rejection {
             write!(f, ", by {seconds} s: check both clocks, or raise the tolerance")?;
         }
         match &self.detail {
-            Detail::Fixed("") => Ok(()),
+            // The tenant is a field of its own in telemetry, where it is shortened.
+            Detail::None | Detail::Tenant(_) => Ok(()),
             Detail::Fixed(detail) => write!(f, ": {detail}"),
             Detail::Built(detail) => write!(f, ": {detail}"),
         }
@@ -139,6 +145,9 @@ macro_rules! kinds {
         }
 
         impl RejectionKind {
+            /// How many kinds there are.
+            pub(crate) const COUNT: usize = [$(Self::$kind),*].len();
+
             /// The stable, lower-case name.
             #[must_use]
             pub const fn as_str(self) -> &'static str {

@@ -1,6 +1,9 @@
 //! Messages that anyone can cause, and that must not flood the log.
 
+use std::collections::HashMap;
 use std::fmt;
+use std::hash::Hash;
+use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 /// How often a message is repeated.
@@ -31,6 +34,26 @@ impl Throttle {
         }
         count.logged_at = now;
         Some(std::mem::take(&mut count.unlogged))
+    }
+}
+
+/// A throttle for each kind of message of each endpoint.
+pub(crate) struct Throttles<K>(Mutex<HashMap<Box<str>, HashMap<K, Throttle>>>);
+
+impl<K: Eq + Hash> Throttles<K> {
+    /// Counts an occurrence, as [`Throttle::count`] does.
+    pub(crate) fn count(&self, endpoint: &str, kind: K, now: Instant) -> Option<u64> {
+        let mut endpoints = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(kinds) = endpoints.get_mut(endpoint) {
+            return kinds.entry(kind).or_default().count(now);
+        }
+        endpoints.entry(endpoint.into()).or_default().entry(kind).or_default().count(now)
+    }
+}
+
+impl<K> Default for Throttles<K> {
+    fn default() -> Self {
+        Self(Mutex::default())
     }
 }
 

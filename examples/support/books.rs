@@ -54,7 +54,7 @@ impl Books {
         macro_rules! pay_in {
             ($tx:expr) => {{
                 let mut tx = $tx.await?;
-                // First thing: it fails for a zombie, and fences everybody else off until the commit.
+                // First thing: it fails for a zombie, and keeps everybody else out until the commit.
                 event.complete_in(&mut *tx).await?;
                 sqlx::query("INSERT INTO payments VALUES ($1, $2)")
                     .bind(event.id())

@@ -1,6 +1,7 @@
 //! Judges captured deliveries: what `verify` does, without the reading and printing.
 
 use std::collections::BTreeMap;
+use std::error::Error;
 use std::fmt;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -9,10 +10,10 @@ use http::request::Parts;
 use http::{HeaderName, HeaderValue, Request};
 use serde::{Deserialize, Deserializer};
 use tower_webhook::rejection::{Rejection, RejectionKind};
-use tower_webhook::scheme::{self, Head, Scheme, Tolerance};
+use tower_webhook::scheme::{self, Diagnosis, Finding, Head, Scheme, Tolerance};
 
+use super::demo;
 use super::schemes::{Given, SchemeError, scheme};
-use super::suspects;
 
 /// One delivery, as it was captured.
 #[derive(Clone, Deserialize)]
@@ -81,45 +82,38 @@ impl fmt::Display for Verdict {
 impl Captured {
     /// Verifies the signature, and only that: the body need not be JSON.
     pub(crate) async fn judge(&self) -> Verdict {
-        let scheme = match self.scheme() {
+        let scheme = match self.scheme(vec![self.secret.clone()]) {
             Ok(scheme) => scheme,
             Err(error @ SchemeError::Unknown(_)) => return Verdict::reject("unknown_scheme", error),
             Err(SchemeError::Config(error)) => {
-                let hint = suspects::secret(self).await.unwrap_or_else(|| error.to_string());
+                let hint = self.misspelt_secret().await.unwrap_or_else(|| error.to_string());
                 return Verdict::reject("bad_secret", hint);
             }
         };
-        match self.verify(&*scheme).await {
-            Ok(()) => Verdict::Accept,
-            Err(Refusal::NoRequest(error)) => Verdict::reject("malformed_request", error),
-            Err(Refusal::Rejected(rejection)) => {
-                let hint = match rejection.kind() {
-                    RejectionKind::SignatureMismatch if self.url.is_none() && scheme.signs().contains("{url}") => {
-                        Some("the url is signed: say where it was sent to, with `url` or --url".to_owned())
-                    }
-                    RejectionKind::SignatureMismatch => suspects::any(self).await,
-                    _ => None,
-                };
-                Verdict::reject(rejection.kind().as_str(), hint.unwrap_or_else(|| rejection.to_string()))
-            }
-        }
-    }
-
-    /// Whether it would be accepted, without a guess at the reason if not.
-    pub(crate) async fn verifies(&self) -> bool {
-        match self.scheme() {
-            Ok(scheme) => self.verify(&*scheme).await.is_ok(),
-            Err(_) => false,
-        }
-    }
-
-    fn scheme(&self) -> Result<Arc<dyn Scheme>, SchemeError> {
-        let given = Given {
-            secrets: vec![self.secret.clone()],
-            tolerance: self.tolerance,
-            url: Some(self.url().to_owned()),
-            verify_token: None,
+        let diagnosis = match self.diagnose(&*scheme).await {
+            Ok(diagnosis) => diagnosis,
+            Err(error) => return Verdict::reject("malformed_request", error),
         };
+        match diagnosis.rejection().map(Rejection::kind) {
+            None => Verdict::Accept,
+            Some(kind @ RejectionKind::SignatureMismatch) if self.url.is_none() && scheme.signs().contains("{url}") => {
+                Verdict::reject(kind.as_str(), "the url is signed: say where it was sent to, with `url` or --url")
+            }
+            Some(kind) => Verdict::reject(kind.as_str(), diagnosis),
+        }
+    }
+
+    /// What is wrong with a secret that the scheme does not take, if the delivery shows it.
+    async fn misspelt_secret(&self) -> Option<String> {
+        // The scheme needs some secret to be built with.
+        let scheme = self.scheme(demo::secrets(&[], self.scheme_name())).ok()?;
+        let diagnosis = self.diagnose(&*scheme).await.ok()?;
+        let is_about_the_secret = |finding: &Finding| matches!(finding, Finding::MisspeltSecret { .. });
+        diagnosis.findings().iter().find(|finding| is_about_the_secret(finding)).map(Finding::to_string)
+    }
+
+    fn scheme(&self, secrets: Vec<String>) -> Result<Arc<dyn Scheme>, SchemeError> {
+        let given = Given { secrets, tolerance: self.tolerance, url: Some(self.url().to_owned()), verify_token: None };
         scheme(self.scheme_name(), given)
     }
 
@@ -142,11 +136,11 @@ impl Captured {
         self.headers.iter().find(|(name, _)| name.eq_ignore_ascii_case(wanted)).map(|(_, value)| &**value)
     }
 
-    async fn verify(&self, scheme: &dyn Scheme) -> Result<(), Refusal> {
-        let parts = self.parts().map_err(|error| Refusal::NoRequest(error.to_string()))?;
-        let now = self.now().ok_or_else(|| Refusal::NoRequest("`now` is beyond all times".to_owned()))?;
-        scheme::verify(scheme, &Head::new(&parts, now), self.body.as_bytes()).await.map_err(Refusal::Rejected)?;
-        Ok(())
+    /// Fails if what was captured cannot have been an HTTP request.
+    async fn diagnose(&self, scheme: &dyn Scheme) -> Result<Diagnosis, Box<dyn Error>> {
+        let parts = self.parts()?;
+        let now = self.now().ok_or("`now` is beyond all times")?;
+        Ok(scheme::diagnose(scheme, &Head::new(&parts, now), self.body.as_bytes(), &*self.secret).await)
     }
 
     fn now(&self) -> Option<SystemTime> {
@@ -169,12 +163,6 @@ impl Captured {
         }
         Ok(request.body(())?.into_parts().0)
     }
-}
-
-enum Refusal {
-    /// What was captured cannot have been an HTTP request.
-    NoRequest(String),
-    Rejected(Rejection),
 }
 
 fn seconds_or_unchecked<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Tolerance>, D::Error> {

@@ -149,6 +149,11 @@ impl IdSource {
         self.candidates.iter().any(|candidate| candidate.typed)
     }
 
+    /// Whether one body may come under two ids.
+    pub(crate) fn is_beside_the_body(&self) -> bool {
+        self.candidates.iter().any(|candidate| candidate.source.is_beside_the_body())
+    }
+
     /// Returns the same source for a scheme that signs nothing.
     pub(crate) fn unauthenticated(mut self) -> Self {
         self.candidates

@@ -59,6 +59,11 @@ impl ValueSource {
         }
     }
 
+    /// Whether two deliveries of one body may have different values.
+    pub(super) fn is_beside_the_body(&self) -> bool {
+        matches!(self, Self::Header(_) | Self::Closure(_) | Self::SignedId)
+    }
+
     pub(super) fn header_name(&self) -> Option<&HeaderName> {
         match self {
             Self::Header(name) => Some(name),
@@ -73,8 +78,8 @@ pub(crate) fn json_path(path: &str) -> Result<JsonPath, ConfigError> {
         || ["[0", "[*", "['", "[\"", "[-", "..", ".*"].iter().any(|part| path.contains(part));
     if is_foreign {
         let message = format!(
-            "{path:?} is JSONPath or a JSON pointer: write the keys that lead to the field, with dots between them, as in \
-             event.id; an element of a list needs a closure"
+            "{path:?} is JSONPath or a JSON pointer: write the keys that lead to the field, with dots between them, as \
+             in event.id; an element of a list needs a closure"
         );
         return Err(ConfigError::new(ConfigErrorKind::Name, message));
     }

@@ -1,6 +1,6 @@
 use std::fmt;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -14,6 +14,7 @@ use super::stored_head::{self, StoredFacts, Targets};
 use crate::EventKey;
 use crate::error::{ConfigError, ConfigErrorKind, positive};
 use crate::head::{Head, HeaderPattern};
+use crate::lock::lock;
 use crate::machine::{ClaimState, ask, within};
 use crate::rejection::RejectionKind;
 use crate::route;
@@ -219,7 +220,7 @@ impl Backlog {
 
     /// Whether no more events may wait; `None` if the queue did not answer in time.
     async fn is_full(&self, queue: &dyn Queue, deadline: Duration) -> Option<bool> {
-        let counted = *self.counted.lock().unwrap_or_else(PoisonError::into_inner);
+        let counted = *lock(&self.counted);
         let is_recent = counted.is_some_and(|(at, _)| at.elapsed() < RECOUNT_AFTER);
         if is_recent || self.counting.swap(true, Ordering::AcqRel) {
             return Some(counted.is_some_and(|(_, full)| full));
@@ -228,7 +229,7 @@ impl Backlog {
         let waiting = within(deadline, queue.waiting(self.limit)).await?;
         // A queue that fails to count fails to accept the event, too, and that is what the sender is told.
         let full = waiting.is_ok_and(|waiting| waiting >= self.limit);
-        *self.counted.lock().unwrap_or_else(PoisonError::into_inner) = Some((Instant::now(), full));
+        *lock(&self.counted) = Some((Instant::now(), full));
         Some(full)
     }
 }

@@ -150,9 +150,9 @@ impl DrainHandle {
         Self(gate)
     }
 
-    /// From now on new deliveries get a 503 with `Retry-After`. Waits for the running handlers, for those whose sender
-    /// has hung up too, and for completions that are being retried. What is not done by the deadline is dropped and
-    /// released.
+    /// From now on new deliveries get a 503 with `Retry-After`. Waits for the running handlers, also for those whose
+    /// sender has hung up, and for completions that are being retried. At the deadline the others are dropped, and
+    /// their claims released.
     pub async fn drain(&self, deadline: Duration) -> Drained {
         self.0.close();
         if within(deadline, self.0.idle()).await.is_some() {

@@ -24,18 +24,18 @@ const PAUSES: [Duration; 2] = [Duration::from_millis(50), Duration::from_millis(
 /// event is not held until the lease ends. Not before: the release would otherwise race the next question under the
 /// same token.
 pub(super) struct Claiming<'a> {
-    cx: Context<'a>,
+    cx: &'a Context<'a>,
     in_doubt: bool,
 }
 
 impl<'a> Claiming<'a> {
-    pub(super) fn new(cx: Context<'a>) -> Self {
+    pub(super) fn new(cx: &'a Context<'a>) -> Self {
         Self { cx, in_doubt: false }
     }
 
     /// Asks the store once, within the deadline; `None` if the store could not be asked.
     pub(super) async fn ask(&mut self) -> Option<Claim> {
-        let cx @ Context { machine, claim, .. } = self.cx;
+        let cx @ &Context { machine, claim, .. } = self.cx;
         // The work is done, and the store has not confirmed the completion yet.
         if let Some(fingerprint) = machine.pending.get(&claim.key) {
             return Some(Claim::Completed { same_body: fingerprint == claim.fingerprint });
@@ -92,8 +92,8 @@ pub(super) enum Waited {
 
 /// Waits until the first delivery has ended, or until this one takes its claim over. Work that may still fail is never
 /// taken for completed.
-pub(super) async fn wait(cx: Context<'_>) -> Waited {
-    let Context { machine, terms, claim } = cx;
+pub(super) async fn wait(cx: &Context<'_>) -> Waited {
+    let &Context { machine, terms, claim } = cx;
     let waiter = match machine.waiters.join(&claim.key, terms.max_waiting_per_key, terms.max_running) {
         Ok(waiter) => waiter,
         Err(full) => return Waited::Refused(full),
@@ -119,7 +119,7 @@ pub(super) async fn wait(cx: Context<'_>) -> Waited {
 /// Asks the store with claims under this delivery's own token: the first delivery may run in another process, and a
 /// claim takes a lapsed lease over. One waiter per key asks for all of them. It asks at once, because the first
 /// delivery may have ended before this one began to wait.
-async fn ask_until_ended(cx: Context<'_>, waiter: &Waiter<'_>) -> Waited {
+async fn ask_until_ended(cx: &Context<'_>, waiter: &Waiter<'_>) -> Waited {
     let _turn = waiter.turn().await;
     let mut claiming = Claiming::new(cx);
     let mut backoff = Backoff::new(PAUSES);

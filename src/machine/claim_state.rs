@@ -21,6 +21,8 @@ pub(crate) struct ClaimState {
     held: AtomicBool,
     has_held: AtomicBool,
     body_changed: AtomicBool,
+    /// How many milliseconds the work took, if that is longer than the sender waits.
+    late_after: AtomicU32,
     stage: AtomicU8,
 }
 
@@ -51,6 +53,7 @@ impl ClaimState {
             held: AtomicBool::new(false),
             has_held: AtomicBool::new(false),
             body_changed: AtomicBool::new(false),
+            late_after: AtomicU32::new(0),
             stage: AtomicU8::new(Stage::Unclaimed as u8),
         }
     }
@@ -116,6 +119,17 @@ impl ClaimState {
 
     pub(crate) fn is_body_changed(&self) -> bool {
         self.body_changed.load(Ordering::Relaxed)
+    }
+
+    /// Notes that the work took longer than the sender waits.
+    pub(super) fn took_too_long(&self, took: Duration) {
+        self.late_after.store(u32::try_from(took.as_millis()).unwrap_or(u32::MAX).max(1), Ordering::Relaxed);
+    }
+
+    /// How long the work took, if that is longer than the sender waits.
+    pub(crate) fn answered_late(&self) -> Option<Duration> {
+        let millis = Some(self.late_after.load(Ordering::Relaxed)).filter(|millis| *millis > 0);
+        millis.map(|millis| Duration::from_millis(millis.into()))
     }
 
     pub(crate) fn lost(&self) {

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use super::admission::{Admission, DrainHandle, Gate};
 use super::claim_state::ClaimState;
+use super::failure_hook::FailureHook;
 use super::ledger::Ledger;
 use super::timing::ask;
 use super::verdict::Record;
@@ -43,7 +44,6 @@ impl Machine {
 }
 
 /// One delivery on its way through the machine.
-#[derive(Clone, Copy)]
 pub(super) struct Context<'a> {
     pub(super) machine: &'a Arc<Machine>,
     pub(super) terms: &'a Terms,
@@ -51,21 +51,21 @@ pub(super) struct Context<'a> {
 }
 
 impl<'a> Context<'a> {
-    pub(super) fn ledger(self) -> &'a dyn Ledger {
+    pub(super) fn ledger(&self) -> &'a dyn Ledger {
         &*self.claim.ledger
     }
 
-    pub(super) fn request(self) -> ClaimRequest<'a> {
+    pub(super) fn request(&self) -> ClaimRequest<'a> {
         self.claim.request(self.terms.lease)
     }
 
     /// Awaits a store's answer within the deadline; `None` if the store could not be asked.
-    pub(super) async fn ask<T>(self, verb: &str, answer: impl Future<Output = Result<T, StoreError>>) -> Option<T> {
+    pub(super) async fn ask<T>(&self, verb: &str, answer: impl Future<Output = Result<T, StoreError>>) -> Option<T> {
         ask(verb, &self.claim.key, self.terms.claim_deadline, answer).await
     }
 
     /// A context for a task that outlives this delivery's future.
-    pub(super) fn detached(self) -> DetachedContext {
+    pub(super) fn detached(&self) -> DetachedContext {
         DetachedContext { machine: self.machine.clone(), terms: self.terms.clone(), claim: self.claim.clone() }
     }
 }
@@ -97,6 +97,9 @@ pub(crate) struct Terms {
     /// Repeats a failed settlement before the machine returns. Workers set it, since no sender waits for them.
     pub(crate) settle_in_place: bool,
     pub(crate) body_change: BodyChange,
+    /// How long the sender is known to wait for its answer, if one waits.
+    pub(crate) sender_timeout: Option<Duration>,
+    pub(crate) on_permanent: Option<FailureHook>,
 }
 
 /// How to treat an id that arrives again with another body.
@@ -120,6 +123,8 @@ impl Default for Terms {
             drop_when_lost: false,
             settle_in_place: false,
             body_change: BodyChange::Duplicate,
+            sender_timeout: None,
+            on_permanent: None,
         }
     }
 }

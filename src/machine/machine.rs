@@ -56,12 +56,12 @@ impl Machine {
         guard: Option<&ReplayGuard>,
         work: &mut impl Work,
     ) -> Ended {
-        let cx = Context { machine: self, terms, claim };
+        let cx = &Context { machine: self, terms, claim };
         let admission = match self.gate.enter(terms.max_running) {
             Ok(admission) => admission,
             Err(refused) => return refused.into(),
         };
-        // Bound outside of the `match`, which keeps the future small.
+        // The work is awaited after this `match`: in one of its arms, it would make the future larger.
         let held = match claim_event(cx, admission, guard, work).await {
             Ok(held) => held,
             Err(ended) => return ended,
@@ -89,7 +89,7 @@ impl Machine {
         // One deadline for both questions: a slow store is not given twice the time.
         let left = terms.claim_deadline.saturating_sub(began.elapsed());
         let terms = &Terms { claim_deadline: left, ..terms.clone() };
-        match claim_event(Context { machine: self, terms, claim }, admission, guard, &mut Nothing).await {
+        match claim_event(&Context { machine: self, terms, claim }, admission, guard, &mut Nothing).await {
             Ok(_) => {
                 claim.set_stage(Stage::Unclaimed);
                 Ended::Accepted
@@ -108,13 +108,13 @@ impl Machine {
     ) -> Ended {
         claim.set_stage(Stage::Claimed);
         claim.mark_held(Some(attempt), terms.retention);
-        run_and_settle(Context { machine: self, terms, claim }, Held { admission: None, since }, work).await
+        run_and_settle(&Context { machine: self, terms, claim }, Held { admission: None, since }, work).await
     }
 }
 
 /// Readiness, the replay guard, and the claim, in this order: a claim must not age while its work queues.
 async fn claim_event(
-    cx: Context<'_>,
+    cx: &Context<'_>,
     admission: Admission,
     guard: Option<&ReplayGuard>,
     work: &mut impl Work,
@@ -147,7 +147,7 @@ async fn claim_event(
 }
 
 /// Waits for the first delivery, and takes its claim over if that fell free.
-async fn wait_and_take_over(cx: Context<'_>) -> Result<Held, Ended> {
+async fn wait_and_take_over(cx: &Context<'_>) -> Result<Held, Ended> {
     let (attempt, since) = match wait(cx).await {
         Waited::TookOver { attempt, since } => (attempt, since),
         Waited::Completed => return Err(Ended::Duplicate),
@@ -164,12 +164,12 @@ async fn wait_and_take_over(cx: Context<'_>) -> Result<Held, Ended> {
 }
 
 /// Runs the work, and settles the claim however the work ends.
-async fn run_and_settle(cx: Context<'_>, mut held: Held, work: &mut impl Work) -> Ended {
+async fn run_and_settle(cx: &Context<'_>, mut held: Held, work: &mut impl Work) -> Ended {
     let unsettled = Unsettled(cx);
     let (worked, verdict) = run(cx, held.since, work).await;
     cx.claim.set_stage(Stage::Settling);
     unsettled.settling();
-    let settled = settle(cx, &mut held.admission, &verdict).await;
+    let settled = settle(cx, &mut held.admission, verdict).await;
     match worked {
         Worked::Done => Ended::Ran(settled),
         Worked::NotReady => Ended::NotReady(Some(settled)),
@@ -179,7 +179,7 @@ async fn run_and_settle(cx: Context<'_>, mut held: Held, work: &mut impl Work) -
 }
 
 /// Waits for the work to be ready, though not for ever, nor beyond the drain's deadline.
-async fn until_ready(cx: Context<'_>, work: &mut impl Work) -> Result<(), Ended> {
+async fn until_ready(cx: &Context<'_>, work: &mut impl Work) -> Result<(), Ended> {
     let ready = pin!(async { work.ready().await.map_err(|NotReady| Ended::NotReady(None)) });
     unless(ready, || async {
         let aborted = within(cx.terms.ready_wait, cx.machine.gate.reached(Phase::Aborting)).await;
@@ -189,7 +189,7 @@ async fn until_ready(cx: Context<'_>, work: &mut impl Work) -> Result<(), Ended>
 }
 
 /// Tells the operator of one id under two bodies, and refuses it where the policy says so.
-fn check_body(cx: Context<'_>, same_body: bool) -> Result<(), Ended> {
+fn check_body(cx: &Context<'_>, same_body: bool) -> Result<(), Ended> {
     if same_body {
         return Ok(());
     }
@@ -201,7 +201,7 @@ fn check_body(cx: Context<'_>, same_body: bool) -> Result<(), Ended> {
 }
 
 /// Work that is not settled yet. Dropped in that state, it releases its claim in the background.
-struct Unsettled<'a>(Context<'a>);
+struct Unsettled<'a>(&'a Context<'a>);
 
 impl Unsettled<'_> {
     /// From here on the settlement is under way, and is the one to finish.

@@ -9,6 +9,7 @@ mod claim;
 mod claim_state;
 mod context;
 mod detach;
+mod failure_hook;
 mod ledger;
 #[allow(clippy::module_inception, reason = "the machine is what this module is about")]
 mod machine;
@@ -26,6 +27,7 @@ pub(crate) use self::{
     claim_state::{ClaimState, Stage},
     context::{BodyChange, Machine, Terms},
     detach::DetachOnDrop,
+    failure_hook::FailureHook,
     ledger::{InboxLedger, InlineLedger, Ledger, NoIdLedger, WorkerLedger},
     machine::Ended,
     replay_guard::ReplayGuard,

@@ -52,7 +52,7 @@ impl ReplayGuard {
 ///
 /// This comes before the claim of the event: if the process ends in between, the sender's retry has the same id and
 /// passes. For the same reason nothing has to be undone if this is dropped or if the store fails half-way.
-pub(super) async fn pass(cx: Context<'_>, guard: &ReplayGuard) -> Result<(), RejectionKind> {
+pub(super) async fn pass(cx: &Context<'_>, guard: &ReplayGuard) -> Result<(), RejectionKind> {
     let request = guard.request(cx.claim.event_type.as_deref(), cx.terms.lease);
     match cx.ask("claim for the replay guard", cx.machine.store.claim(&request)).await {
         Some(Claim::Fresh { .. }) => bind(cx, &request, guard.window).await,
@@ -66,7 +66,7 @@ pub(super) async fn pass(cx: Context<'_>, guard: &ReplayGuard) -> Result<(), Rej
 }
 
 /// Remembers under which id the body came.
-async fn bind(cx: Context<'_>, claim: &ClaimRequest<'_>, window: Duration) -> Result<(), RejectionKind> {
+async fn bind(cx: &Context<'_>, claim: &ClaimRequest<'_>, window: Duration) -> Result<(), RejectionKind> {
     let completion = Completion::succeeded("replay guard", window);
     match cx.ask("complete for the replay guard", cx.machine.store.complete(claim, &completion)).await {
         Some(Hold::Held) => Ok(()),

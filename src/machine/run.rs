@@ -59,7 +59,7 @@ pub(super) enum Worked {
 /// Runs the work and catches its panics. If the work is not done at its first poll, the machine starts to renew the
 /// lease and listens for reasons to stop half-way. `since` is when the claim was asked for: the lease began then, or
 /// later.
-pub(super) async fn run(cx: Context<'_>, since: Instant, work: &mut impl Work) -> (Worked, Verdict) {
+pub(super) async fn run(cx: &Context<'_>, since: Instant, work: &mut impl Work) -> (Worked, Verdict) {
     // The claim may have been answered after the drain's deadline.
     if cx.machine.gate.is_at(Phase::Aborting) {
         return (Worked::Dropped(RejectionKind::Draining), Verdict::Release(None));
@@ -95,14 +95,21 @@ pub(super) async fn run(cx: Context<'_>, since: Instant, work: &mut impl Work) -
         (Worked::Dropped(until_stopped(cx, renewal.get_or_init(begun)).await), Verdict::Release(None))
     })
     .await;
-    if let Some(renewal) = renewal.into_inner() {
-        renewal.end().await;
+    match renewal.into_inner() {
+        // Boxed: few handlers run for so long, and every delivery's future would be as large.
+        Some(renewal) if renewal.stop(cx, since) => {
+            Box::pin(async move {
+                renewal.stopped().await;
+                worked
+            })
+            .await
+        }
+        _ => worked,
     }
-    worked
 }
 
 /// Waits for a reason to drop the work half-way.
-async fn until_stopped(cx: Context<'_>, renewal: &Renewal) -> RejectionKind {
+async fn until_stopped(cx: &Context<'_>, renewal: &Renewal) -> RejectionKind {
     let aborted = async {
         cx.machine.gate.reached(Phase::Aborting).await;
         RejectionKind::Draining
@@ -126,11 +133,11 @@ pub(super) struct Renewal {
 
 impl Renewal {
     /// Renews from `first` on; the lease must last until then.
-    pub(super) fn start(cx: Context<'_>, first: Instant) -> Self {
+    pub(super) fn start(cx: &Context<'_>, first: Instant) -> Self {
         let (lose, lost) = watch::channel(false);
         let detached = cx.detached();
         let task = tokio::spawn(async move {
-            let cx = detached.context();
+            let cx = &detached.context();
             keep(cx, first).await;
             cx.claim.lost();
             telemetry::claim_lost(&cx.claim.key);
@@ -139,14 +146,23 @@ impl Renewal {
         Self { task, first, lost }
     }
 
-    /// Stops the renewal, and waits until no request of it is under way: a renewal after the settlement could bring the
-    /// claim back.
-    pub(super) async fn end(mut self) {
+    /// Stops the renewal of work that began at `since`, and notes if that took longer than the sender waits. Returns
+    /// whether a request of the renewal may be under way: a renewal after the settlement could bring the claim back, so
+    /// [`stopped`](Self::stopped) is to be awaited first.
+    fn stop(&self, cx: &Context<'_>, since: Instant) -> bool {
         self.task.abort();
-        // Before `first` the renewal has only slept, and the abort keeps it from waking up.
-        if Instant::now() >= self.first {
-            let _ = (&mut self.task).await;
+        let now = Instant::now();
+        let took = now.saturating_duration_since(since);
+        if cx.terms.sender_timeout.is_some_and(|waits| took > waits) {
+            cx.claim.took_too_long(took);
         }
+        // Before `first` the renewal has only slept, and the abort keeps it from waking up.
+        now >= self.first
+    }
+
+    /// Waits until no request of a renewal that was told to stop is under way.
+    async fn stopped(mut self) {
+        let _ = (&mut self.task).await;
     }
 
     /// Waits until the claim is no longer held. Never returns if the renewal is dropped first.
@@ -164,7 +180,7 @@ impl Drop for Renewal {
 }
 
 /// Renews at a third of the lease until the store refuses, or cannot be asked until the lease would have ended.
-async fn keep(cx: Context<'_>, first: Instant) {
+async fn keep(cx: &Context<'_>, first: Instant) {
     let (lease, deadline) = (cx.terms.lease, cx.terms.claim_deadline);
     let mut next = first;
     let mut ends = first + lease * 2 / 3;

@@ -46,18 +46,30 @@ pub(crate) enum Settled {
 }
 
 /// Settles the claim as the verdict says. A settlement that goes on in the background takes the admission with it.
-pub(super) async fn settle(cx: Context<'_>, admission: &mut Option<Admission>, verdict: &Verdict) -> Settled {
-    if cx.claim.is_enlisted() {
+pub(super) async fn settle(cx: &Context<'_>, admission: &mut Option<Admission>, verdict: Verdict) -> Settled {
+    let settled = if cx.claim.is_enlisted() {
         // Boxed: it is large, few handlers enlist, and every delivery's future would be as large.
-        return Box::pin(settle_enlisted(cx, verdict)).await;
+        Box::pin(settle_enlisted(cx, &verdict)).await
+    } else {
+        match &verdict {
+            Verdict::Complete(record) => complete(cx, admission, &verdict, record).await,
+            Verdict::Release(_) => release(cx, admission, &verdict).await,
+        }
+    };
+    if settled == Settled::Failed {
+        tell_of_failure(cx, &verdict);
     }
-    match verdict {
-        Verdict::Complete(record) => complete(cx, admission, verdict, record).await,
-        Verdict::Release(_) => release(cx, admission, verdict).await,
+    settled
+}
+
+/// Calls the hook for an event that the store has remembered as failed.
+fn tell_of_failure(cx: &Context<'_>, verdict: &Verdict) {
+    if let (Some(hook), Verdict::Complete(Record { failed: true, summary })) = (&cx.terms.on_permanent, verdict) {
+        hook.call(cx.claim, summary);
     }
 }
 
-async fn complete(cx: Context<'_>, admission: &mut Option<Admission>, verdict: &Verdict, record: &Record) -> Settled {
+async fn complete(cx: &Context<'_>, admission: &mut Option<Admission>, verdict: &Verdict, record: &Record) -> Settled {
     let hold = complete_first(cx, verdict, record).await;
     if hold != Some(Hold::Lost) {
         // The work is done, though the store may not have been told: duplicates that wait for it are told.
@@ -68,7 +80,11 @@ async fn complete(cx: Context<'_>, admission: &mut Option<Admission>, verdict: &
         None => {
             let retry = Retry::new(cx, admission.take(), verdict);
             if !cx.terms.settle_in_place {
-                tokio::spawn(async move { retry.until_settled().await });
+                tokio::spawn(async move {
+                    if retry.until_settled().await == Some(Hold::Held) {
+                        tell_of_failure(&retry.detached.context(), &retry.verdict);
+                    }
+                });
                 return Settled::CompletionPending;
             }
             // Boxed: it is large and rare.
@@ -88,7 +104,7 @@ async fn complete(cx: Context<'_>, admission: &mut Option<Admission>, verdict: &
 
 /// The first attempt to complete. A store that does not answer at once may take longer than the lease: this process
 /// remembers that the work is done until the store does.
-async fn complete_first(cx: Context<'_>, verdict: &Verdict, record: &Record) -> Option<Hold> {
+async fn complete_first(cx: &Context<'_>, verdict: &Verdict, record: &Record) -> Option<Hold> {
     let completing = pin!(ask_once(cx, verdict));
     let hold = unless(completing, || {
         cx.machine.pending.remember(cx.claim, record);
@@ -102,7 +118,7 @@ async fn complete_first(cx: Context<'_>, verdict: &Verdict, record: &Record) -> 
     hold
 }
 
-async fn release(cx: Context<'_>, admission: &mut Option<Admission>, verdict: &Verdict) -> Settled {
+async fn release(cx: &Context<'_>, admission: &mut Option<Admission>, verdict: &Verdict) -> Settled {
     let released = release_once(cx, verdict).await;
     // An inline delivery is not repeated here: its sender retries, and the lease ends by itself. A worker repeats the
     // release, since only it knows how the attempt ended, and whether the handler was called at all.
@@ -114,7 +130,7 @@ async fn release(cx: Context<'_>, admission: &mut Option<Admission>, verdict: &V
 }
 
 /// One attempt to release. If the store cannot be asked, the lease ends by itself.
-async fn release_once(cx: Context<'_>, verdict: &Verdict) -> Option<Hold> {
+async fn release_once(cx: &Context<'_>, verdict: &Verdict) -> Option<Hold> {
     cx.claim.lost();
     let released = ask_once(cx, verdict).await;
     // If the claim was lost, another delivery runs the event now: duplicates wait for that one.
@@ -125,24 +141,24 @@ async fn release_once(cx: Context<'_>, verdict: &Verdict) -> Option<Hold> {
 }
 
 /// Releases the claim from where nothing can be awaited.
-pub(super) fn release_in_background(cx: Context<'_>) {
+pub(super) fn release_in_background(cx: &Context<'_>) {
     // At once, and not when the release is through: the handler may have passed its event on.
     cx.claim.lost();
     cx.claim.set_stage(Stage::Unclaimed);
     let (detached, admission) = (cx.detached(), cx.machine.hold());
     in_background(async move {
-        release_once(detached.context(), &Verdict::Release(None)).await;
+        release_once(&detached.context(), &Verdict::Release(None)).await;
         drop(admission);
     });
 }
 
 /// One attempt to settle; `None` if the store could not be asked.
-async fn ask_once(cx: Context<'_>, verdict: &Verdict) -> Option<Hold> {
+async fn ask_once(cx: &Context<'_>, verdict: &Verdict) -> Option<Hold> {
     let request = cx.request();
     cx.ask(verb(verdict), cx.ledger().settle(&request, settlement(cx, verdict))).await
 }
 
-fn settlement<'a>(cx: Context<'_>, verdict: &'a Verdict) -> Settlement<'a> {
+fn settlement<'a>(cx: &Context<'_>, verdict: &'a Verdict) -> Settlement<'a> {
     Settlement { verdict, attempt: cx.claim.attempt(), retention: cx.terms.retention }
 }
 
@@ -162,13 +178,13 @@ struct Retry {
 }
 
 impl Retry {
-    fn new(cx: Context<'_>, admission: Option<Admission>, verdict: &Verdict) -> Self {
+    fn new(cx: &Context<'_>, admission: Option<Admission>, verdict: &Verdict) -> Self {
         Self { detached: cx.detached(), verdict: verdict.clone(), _admission: admission }
     }
 
     /// Asks until the store confirms or refuses, with the lease renewed meanwhile.
     async fn until_settled(&self) -> Option<Hold> {
-        let cx = self.detached.context();
+        let cx = &self.detached.context();
         // Dropped without waiting for its last request, which may reach the store after the settlement. It cannot bring
         // the claim back: what is repeated here, a completion or the end of a worker's lease, leaves a record that no
         // store renews. A store writes a claim anew only where there is no record, as after an inline release.
@@ -187,7 +203,7 @@ impl Retry {
         hold
     }
 
-    async fn ask(&self, cx: Context<'_>) -> Option<Hold> {
+    async fn ask(&self, cx: &Context<'_>) -> Option<Hold> {
         let started = Instant::now();
         let mut backoff = Backoff::new(AWAY_PAUSES);
         while started.elapsed() < GIVE_UP_AFTER {
@@ -206,7 +222,7 @@ impl Retry {
 
 /// Settles a claim whose completion the handler has put into its own transaction. Only the store knows what came of
 /// that: the reply to the commit may be lost, and the handler may not have committed.
-async fn settle_enlisted(cx: Context<'_>, verdict: &Verdict) -> Settled {
+async fn settle_enlisted(cx: &Context<'_>, verdict: &Verdict) -> Settled {
     cx.claim.lost();
     if let Verdict::Complete(record) = verdict
         && record.failed
@@ -234,7 +250,7 @@ async fn settle_enlisted(cx: Context<'_>, verdict: &Verdict) -> Settled {
 }
 
 /// Returns `if_own` if the record has the token of this delivery.
-async fn confirm(cx: Context<'_>, completion: &Verdict, if_own: Settled) -> Settled {
+async fn confirm(cx: &Context<'_>, completion: &Verdict, if_own: Settled) -> Settled {
     match ask_until_unlocked(cx, completion).await {
         Some(Hold::Held) => {
             cx.machine.waiters.ended(&cx.claim.key, FirstEnded::Completed);
@@ -246,7 +262,7 @@ async fn confirm(cx: Context<'_>, completion: &Verdict, if_own: Settled) -> Sett
 }
 
 /// Asks until no transaction holds the record any more. One that was dropped is rolled back a moment later.
-async fn ask_until_unlocked(cx: Context<'_>, verdict: &Verdict) -> Option<Hold> {
+async fn ask_until_unlocked(cx: &Context<'_>, verdict: &Verdict) -> Option<Hold> {
     let request = cx.request();
     let answer = async {
         let mut backoff = Backoff::new(LOCKED_PAUSES);

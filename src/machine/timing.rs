@@ -40,8 +40,8 @@ pub(crate) async fn within<F: Future>(after: Duration, future: F) -> Option<F::O
     .await
 }
 
-/// Waits for `work` or for `stop`, whichever is ready first. `stop` is created when `work` is pending at its first poll:
-/// work that is ready at once does not pay for it.
+/// Waits for `work` or for `stop`, whichever is ready first. `stop` is created when `work` is pending at its first
+/// poll: work that is ready at once does not pay for it.
 pub(super) async fn unless<T, S>(mut work: Pin<&mut impl Future<Output = T>>, stop: impl FnOnce() -> S) -> T
 where
     S: Future<Output = T>,

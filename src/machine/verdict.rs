@@ -28,10 +28,7 @@ pub(crate) struct Record {
 
 impl Record {
     pub(super) fn completion(&self, retention: Duration) -> Completion<'_> {
-        match self.failed {
-            true => Completion::failed(&self.summary, retention),
-            false => Completion::succeeded(&self.summary, retention),
-        }
+        Completion { failed: self.failed, summary: &self.summary, retention }
     }
 }
 

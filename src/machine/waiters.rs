@@ -1,12 +1,13 @@
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 
 use tokio::sync::watch;
 
 use super::claim_state::ClaimState;
 use super::verdict::Record;
 use crate::EventKey;
+use crate::lock::lock;
 use crate::rejection::RejectionKind;
 use crate::store::{ClaimToken, Fingerprint};
 
@@ -37,7 +38,7 @@ struct WaitGroup {
 impl Waiters {
     /// Joins the duplicates that wait for `key`.
     pub(super) fn join(&self, key: &EventKey, per_key: usize, in_all: usize) -> Result<Waiter<'_>, RejectionKind> {
-        let mut groups = self.lock();
+        let mut groups = lock(&self.groups);
         let group = groups.get(key).cloned().unwrap_or_default();
         if group.waiters.load(Ordering::Relaxed) >= per_key || self.total.load(Ordering::Relaxed) >= in_all {
             return Err(RejectionKind::TooManyWaiting);
@@ -53,13 +54,9 @@ impl Waiters {
         if self.total.load(Ordering::SeqCst) == 0 {
             return;
         }
-        if let Some(group) = self.lock().remove(key) {
+        if let Some(group) = lock(&self.groups).remove(key) {
             group.ending.send_replace(Some(ending));
         }
-    }
-
-    fn lock(&self) -> MutexGuard<'_, HashMap<EventKey, Arc<WaitGroup>>> {
-        self.groups.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -93,7 +90,7 @@ impl Waiter<'_> {
 
 impl Drop for Waiter<'_> {
     fn drop(&mut self) {
-        let mut groups = self.waiters.lock();
+        let mut groups = lock(&self.waiters.groups);
         self.waiters.total.fetch_sub(1, Ordering::SeqCst);
         let last = self.group.waiters.fetch_sub(1, Ordering::Relaxed) == 1;
         if last && groups.get(&self.key).is_some_and(|current| Arc::ptr_eq(current, &self.group)) {
@@ -122,18 +119,18 @@ impl PendingCompletions {
         if self.count.load(Ordering::Acquire) == 0 {
             return None;
         }
-        self.lock().get(key).map(|pending| pending.fingerprint)
+        lock(&self.keys).get(key).map(|pending| pending.fingerprint)
     }
 
     /// The record of `key`, if its completion is pending.
     pub(super) fn record(&self, key: &EventKey) -> Option<Record> {
         self.get(key)?;
-        self.lock().get(key).map(|pending| pending.record.clone())
+        lock(&self.keys).get(key).map(|pending| pending.record.clone())
     }
 
     pub(super) fn remember(&self, claim: &ClaimState, record: &Record) {
         let (token, fingerprint, record) = (claim.token, claim.fingerprint, record.clone());
-        let mut keys = self.lock();
+        let mut keys = lock(&self.keys);
         keys.insert(claim.key.clone(), Pending { token, fingerprint, record });
         self.count.store(keys.len(), Ordering::Release);
     }
@@ -143,14 +140,10 @@ impl PendingCompletions {
         if self.count.load(Ordering::Acquire) == 0 {
             return;
         }
-        let mut keys = self.lock();
+        let mut keys = lock(&self.keys);
         if keys.get(&claim.key).is_some_and(|pending| pending.token == claim.token) {
             keys.remove(&claim.key);
             self.count.store(keys.len(), Ordering::Release);
         }
-    }
-
-    fn lock(&self) -> MutexGuard<'_, HashMap<EventKey, Pending>> {
-        self.keys.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

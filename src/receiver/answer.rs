@@ -79,7 +79,13 @@ impl Config {
 
     /// Reports a refusal before the event was known.
     pub(super) fn report_refusal(&self, rejection: &Rejection, parts: &Parts, tenant: Option<&str>) {
-        if !telemetry::IS_ON {
+        let is_unverified = rejection.kind().needs_no_signature();
+        if !telemetry::tells_refusals() && !telemetry::audits(is_unverified) {
+            return;
+        }
+        let endpoint = self.endpoint.of(parts, self.scheme.name());
+        let count = self.refusals.count(endpoint, rejection.kind(), &*self.clock);
+        if count.is_none() && !telemetry::audits(is_unverified) {
             return;
         }
         let mut hinted = rejection.clone();
@@ -89,10 +95,12 @@ impl Config {
         let about = Delivered {
             tenant: tenant.or(rejection.tenant()).map(Shortened),
             path: Some(Shortened(route::requested_uri(parts).path())),
-            is_unverified: rejection.kind().needs_no_signature(),
+            is_unverified,
             ..self.about_request(parts)
         };
-        self.refusals.report(&hinted, &about, self.clock.monotonic());
+        if let Some(count) = count {
+            telemetry::refused(&hinted, &about, count);
+        }
         telemetry::delivered(&Outcome::Refused(hinted), &about);
     }
 

@@ -4,7 +4,9 @@ use std::time::Duration;
 use bytes::Bytes;
 use http::{HeaderValue, Method, Response, StatusCode};
 
+use super::advice::Advice;
 use super::endpoint::EndpointName;
+use super::explainer::Explainer;
 use super::refusals::Refusals;
 use crate::EventKey;
 use crate::clock::{Clock, LONGEST, SystemClock};
@@ -30,6 +32,9 @@ pub(super) struct Config {
     pub(super) event_type: TypeSource,
     pub(super) endpoint: EndpointName,
     pub(super) refusals: Arc<Refusals>,
+    /// Diagnoses refused deliveries, if that is wanted.
+    pub(super) explainer: Option<Arc<Explainer>>,
+    pub(super) advice: Arc<Advice>,
     pub(super) url_is_signed: bool,
     pub(super) methods: Arc<[Method]>,
     pub(super) allow: HeaderValue,
@@ -61,6 +66,7 @@ impl Config {
         if let Some(timeout) = profile.sender_timeout {
             terms.wait = terms.wait.min(timeout / 2);
             terms.ready_wait = terms.ready_wait.min(timeout / 2);
+            terms.sender_timeout = Some(timeout);
         }
         // Remembered for at least as long as it is accepted, or it could be replayed.
         let replay_window = profile.tolerance.and_then(Tolerance::window);
@@ -71,6 +77,8 @@ impl Config {
             event_type: profile.event_type,
             endpoint: EndpointName::default(),
             refusals: Arc::default(),
+            explainer: None,
+            advice: Arc::default(),
             url_is_signed: profile.signs_url,
             methods: Arc::new([Method::POST]),
             allow: HeaderValue::from_static("POST"),

@@ -5,7 +5,7 @@ use std::time::SystemTime;
 
 use bytes::{Buf, BufMut, Bytes, BytesMut};
 use http::request::Parts;
-use http::{HeaderName, Response};
+use http::{HeaderName, Request, Response};
 use http_body::{Body, Frame};
 
 use super::config::Config;
@@ -16,7 +16,8 @@ use crate::machine::{ClaimState, Deadline, InboxLedger, Ledger, ReplayGuard};
 use crate::rejection::{Rejection, RejectionKind};
 use crate::scheme::{Proof, Verified, Verifying};
 use crate::secrets::{Found, Lookup, SecretSet};
-use crate::store::{ClaimToken, Fingerprint};
+use crate::store::{BodyHashes, ClaimToken, Fingerprint};
+use crate::telemetry;
 
 /// The first allocation for a body in several frames is no larger than this, whatever length was announced.
 const FIRST_BUFFER: usize = 64 * 1024;
@@ -38,6 +39,8 @@ pub(super) struct Intake {
 enum Checking {
     LookingUp(Proof, Lookup),
     Verifying(Verifying),
+    /// The whole body is here, and does not verify.
+    Refused(Bytes),
     /// No verification is in progress.
     Idle,
 }
@@ -138,7 +141,13 @@ impl Intake {
         };
         let body = std::mem::take(&mut self.body).into_bytes();
         let head = Head::new(&self.parts, self.received_at);
-        let verified = verifying.finish(&*config.scheme, &head, &body)?;
+        let verified = match verifying.finish(&*config.scheme, &head, &body) {
+            Ok(verified) => verified,
+            Err(rejection) => {
+                self.checking = Checking::Refused(body);
+                return Err(rejection);
+            }
+        };
         self.checking = Checking::Idle;
         if let Some(answer) = config.scheme.handshake(&body, verified.key()) {
             return Ok(Arrived::Handshake(answer));
@@ -146,6 +155,16 @@ impl Intake {
         let identity = identify(&config.id, &config.event_type, &head, &body, verified.id())?;
         let (claim, guard) = self.claim(config, &head, &verified, identity, &body);
         Ok(Arrived::Event(ArrivedEvent { body, claim: Arc::new(claim), guard, verified }))
+    }
+
+    /// The head of a refused delivery, and its body if that was read.
+    pub(super) fn take_refused(&mut self) -> (Parts, Option<Bytes>) {
+        let (nothing, ()) = Request::default().into_parts();
+        let body = match std::mem::replace(&mut self.checking, Checking::Idle) {
+            Checking::Refused(body) => Some(body),
+            _ => None,
+        };
+        (std::mem::replace(&mut self.parts, nothing), body)
     }
 
     /// The claim of this delivery, and its replay guard. An event without an id is known by its claim's token.
@@ -162,11 +181,16 @@ impl Intake {
         let event_type = identity.event_type.map(|text| Box::from(&*text));
         let token = ClaimToken::random();
         let deduplicated = identity.id.is_some();
+        let guards = config.guard_window(verified.coverage()).filter(|_| deduplicated);
         let (key, fingerprint) = match &identity.id {
             Some(id) => {
                 let key = EventKey::new(endpoint, tenant, id);
-                let fingerprint = Fingerprint::of(&key, body);
-                (key, fingerprint)
+                let hashes = BodyHashes::of(&key, body);
+                // The replay guard refuses what this would hint at.
+                if telemetry::IS_ON && guards.is_none() && config.id.is_beside_the_body() {
+                    self.note_body(config, &key, event_type.as_deref(), hashes, verified);
+                }
+                (key, Fingerprint::from_hashes(hashes))
             }
             None => (EventKey::new(endpoint, tenant, &token.to_string()), Fingerprint::default()),
         };
@@ -180,13 +204,31 @@ impl Intake {
             None if deduplicated => config.inline.clone(),
             None => config.no_id.clone(),
         };
-        let guard = config.guard_window(verified.coverage()).filter(|_| deduplicated).map(|window| {
+        let guard = guards.map(|window| {
             // No signature covers a type in a header: it only counts where two types may share their bytes.
             let event_type = event_type.as_deref().filter(|_| config.id.is_typed());
             Box::new(ReplayGuard::new(&key, event_type, body, window))
         });
         let claim = ClaimState::new(ledger, key, token, fingerprint).typed(event_type).deduplicated(deduplicated);
         (claim, guard)
+    }
+}
+
+impl Intake {
+    /// Tells the operator if this body came under another id shortly before.
+    fn note_body(
+        &self,
+        config: &Config,
+        key: &EventKey,
+        event_type: Option<&str>,
+        hashes: BodyHashes,
+        verified: &Verified,
+    ) {
+        let event_type = event_type.filter(|_| config.id.is_typed());
+        if config.advice.is_body_of_another_id(key, event_type, hashes, self.received_at) {
+            let id_is_signed = config.id.is_authenticated_by(verified.coverage());
+            config.advice.body_under_two_ids(key, config.scheme.name(), id_is_signed, config.clock.monotonic());
+        }
     }
 }
 

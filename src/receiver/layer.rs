@@ -7,20 +7,28 @@ use http::{HeaderValue, Method, Response, StatusCode};
 use tower_layer::Layer;
 
 use super::config::Config;
+use super::explainer::Explainer;
 use super::service::WebhookService;
 use crate::clock::{Clock, LONGEST, countable};
 use crate::error::{ConfigError, ConfigErrorKind, positive};
-use crate::handler::EventService;
+use crate::handler::{EventService, PermanentFailure};
 use crate::identity::{IdSource, TypeSource};
 use crate::inbox::IntoInbox;
 use crate::key::is_name;
-use crate::machine::{BodyChange, DrainHandle};
+use crate::machine::{BodyChange, DrainHandle, FailureHook};
 use crate::rejection::Rejection;
-use crate::scheme::Scheme;
+use crate::scheme::{Scheme, Suspects};
 use crate::store::IntoStore;
 use crate::{EventKey, telemetry};
 
 /// Makes a route a webhook receiver: verified, deduplicated, claimed and settled.
+///
+/// With the feature `tracing`, the layer warns the operator, at most once a minute for each endpoint:
+/// - of a handler that takes longer than the sender waits for an answer, where the scheme knows that time
+///   ([`Profile::sender_timeout`](crate::scheme::Profile#structfield.sender_timeout)). A handler that never awaits is not
+///   measured;
+/// - of one body that came under two ids within some minutes, where ids are not part of the body: the URL may be
+///   registered twice at the provider. It is a hint that looks at what this process got last.
 ///
 /// Cheap to clone. Clones, and all services made by them, share one store, one set of limits and one drain.
 ///
@@ -255,6 +263,49 @@ impl WebhookLayer {
         A: Fn(&Rejection, StatusCode) -> Response<Bytes> + Send + Sync + 'static,
     {
         self.with(|config| config.refusal = Some(Arc::new(answer)))
+    }
+
+    /// Logs why deliveries fail verification: [`scheme::diagnose`](fn@crate::scheme::diagnose) tries the usual accidents,
+    /// and what it finds is a WARN of the target `tower_webhook`, with what to do about it. Off by default. Needs the
+    /// feature `tracing`.
+    ///
+    /// `suspects` are secrets to try beside those of the scheme: the same texts again, to find white space or a prefix
+    /// that does not belong there, and those of other modes and endpoints, to find that they were swapped. They stay in
+    /// memory. Without any, pass [`Suspects::none`].
+    ///
+    /// Anyone can send deliveries that are refused, so the work is bounded: one diagnosis runs at a time, at most one per
+    /// minute and endpoint, outside of the threads that serve requests, and a large body is not tried in every form. It
+    /// begins after the answer is made. The sender learns nothing of it. A forger who never stops can take the minute's
+    /// diagnosis from the deliveries that you want explained: capture one of them then, and give it to
+    /// [`scheme::diagnose`](fn@crate::scheme::diagnose).
+    ///
+    /// A timestamp outside of the tolerance is usually refused before the body is read. The diagnosis then cannot say
+    /// whether the signature is right.
+    ///
+    /// ```
+    /// use tower_webhook::scheme::{self, Suspect};
+    /// use tower_webhook::{WebhookLayer, store::MemoryStore};
+    ///
+    /// let (live, test) = ("whsec_live", "whsec_test");
+    /// let layer = WebhookLayer::new(scheme::stripe(live)?, MemoryStore::new())
+    ///     .explain_refusals([Suspect::new(live).label("live"), Suspect::new(test).label("test")]);
+    /// # Ok::<(), tower_webhook::ConfigError>(())
+    /// ```
+    #[must_use]
+    pub fn explain_refusals(self, suspects: impl Into<Suspects>) -> Self {
+        let explainer = Arc::new(Explainer::new(suspects.into()));
+        self.with(|config| config.explainer = Some(explainer))
+    }
+
+    /// Calls `hook` once for every event whose handler said that no retry would help
+    /// ([`HandlerError::permanent`](crate::HandlerError::permanent)), for alerting: after the store has confirmed that
+    /// the event is remembered as failed, however long that takes, and also if the sender has hung up. The hook must not
+    /// block. If it panics, the delivery goes on.
+    ///
+    /// With an inbox, the [worker's](crate::Worker::on_permanent) `on_permanent` applies instead.
+    #[must_use]
+    pub fn on_permanent(self, hook: impl Fn(&PermanentFailure<'_>) + Send + Sync + 'static) -> Self {
+        self.with(|config| config.terms.on_permanent = Some(FailureHook::new(hook)))
     }
 
     /// The status that failed verifications get (default 401, or what the scheme's sender wants). Without a signature

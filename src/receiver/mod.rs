@@ -3,10 +3,12 @@
 //! Read it in the order in which a delivery passes: `layer` → `service` (the head is checked) → `future` and
 //! `intake` (the body arrives and is verified) → `delivery` (the event is claimed, run, settled) → `answer`.
 
+mod advice;
 mod answer;
 mod config;
 mod delivery;
 mod endpoint;
+mod explainer;
 mod future;
 mod intake;
 mod layer;

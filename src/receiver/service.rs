@@ -1,6 +1,7 @@
 use std::fmt;
 use std::sync::Arc;
 use std::task::{Context, Poll};
+use std::time::SystemTime;
 
 use http::header::{CONTENT_ENCODING, CONTENT_LENGTH};
 use http::request::Parts;
@@ -12,6 +13,7 @@ use tower_service::Service;
 use super::answer::AnswerBody;
 use super::config::Config;
 use super::delivery::Delivery;
+use super::explainer::RefusedDelivery;
 use super::future::ResponseFuture;
 use crate::WebhookEvent;
 use crate::handler::EventService;
@@ -65,7 +67,7 @@ where
         }
         let proof = match check_head(&self.config, &head, &parts, &body) {
             Ok(proof) => proof,
-            Err(rejection) => return ResponseFuture::answered(self.config.refuse_and_report(rejection, &parts)),
+            Err(rejection) => return ResponseFuture::answered(refuse_head(&self.config, rejection, parts, now)),
         };
         let (inner, config) = (self.inner.clone(), self.config.clone());
         // The box is allocated first, so that the delivery is built in place.
@@ -89,6 +91,21 @@ fn check_head(config: &Config, head: &Head<'_>, parts: &Parts, body: &impl Body)
         return Err(RejectionKind::UnsupportedEncoding.into());
     }
     Ok(proof)
+}
+
+/// Refuses a delivery whose body is not read.
+fn refuse_head<B>(
+    config: &Arc<Config>,
+    rejection: Rejection,
+    parts: Parts,
+    received_at: SystemTime,
+) -> Response<AnswerBody<B>> {
+    if config.explainer.is_none() {
+        return config.refuse_and_report(rejection, &parts);
+    }
+    let answer = config.refuse_and_report(rejection.clone(), &parts);
+    config.explain(RefusedDelivery { rejection, parts, received_at, body: None });
+    answer
 }
 
 /// The length of the body that the head or the body itself announces, at least.

@@ -10,6 +10,8 @@ use crate::secrets::{SecretSet, Secrets};
 
 type ReadHead = dyn Fn(&Head<'_>) -> Result<Proof, Rejection> + Send + Sync;
 type ReadBody = dyn Fn(&Head<'_>, &[u8]) -> Result<Vec<Proof>, Rejection> + Send + Sync;
+type SignedUrl = dyn Fn(&Head<'_>) -> Option<String> + Send + Sync;
+type AtUrl = dyn Fn(&str) -> Option<Custom> + Send + Sync;
 type Sign = dyn Fn(&mut Outgoing, &SecretSet) -> Result<(), ConfigError> + Send + Sync;
 
 /// A scheme made from a closure, for formats that no [`Template`](super::Template) describes.
@@ -41,6 +43,14 @@ pub struct Custom {
     profile: Profile,
     signs: &'static str,
     required: Option<HeaderName>,
+    url: Option<UrlSigning>,
+}
+
+/// How a scheme that signs the URL is diagnosed.
+#[derive(Clone)]
+struct UrlSigning {
+    signed: Arc<SignedUrl>,
+    at: Arc<AtUrl>,
 }
 
 #[derive(Clone)]
@@ -67,7 +77,8 @@ impl Custom {
     }
 
     fn new(name: Arc<str>, secrets: Secrets, read: Read) -> Self {
-        Self { name, secrets, read, sign: None, profile: Profile::default(), signs: "a closure", required: None }
+        let (profile, signs) = (Profile::default(), "a closure");
+        Self { name, secrets, read, sign: None, profile, signs, required: None, url: None }
     }
 
     /// Sets how the sender signs. The test kit needs it to act as the sender.
@@ -77,6 +88,16 @@ impl Custom {
         S: Fn(&mut Outgoing, &SecretSet) -> Result<(), ConfigError> + Send + Sync + 'static,
     {
         self.sign = Some(Arc::new(sign));
+        self
+    }
+
+    /// Sets which URL is signed ([`Scheme::signed_url`]), and the scheme for another one ([`Scheme::at_url`]).
+    pub(super) fn signing_url(
+        mut self,
+        signed: impl Fn(&Head<'_>) -> Option<String> + Send + Sync + 'static,
+        at: impl Fn(&str) -> Option<Self> + Send + Sync + 'static,
+    ) -> Self {
+        self.url = Some(UrlSigning { signed: Arc::new(signed), at: Arc::new(at) });
         self
     }
 
@@ -141,6 +162,14 @@ impl Scheme for Custom {
 
     fn signs(&self) -> String {
         self.signs.to_owned()
+    }
+
+    fn signed_url(&self, head: &Head<'_>) -> Option<String> {
+        (self.url.as_ref()?.signed)(head)
+    }
+
+    fn at_url(&self, url: &str) -> Option<Arc<dyn Scheme>> {
+        Some(Arc::new((self.url.as_ref()?.at)(url)?))
     }
 }
 

@@ -38,6 +38,8 @@
 //!
 //! A scheme that no template describes is a closure, [`Custom`], or an implementation of the trait.
 //!
+//! Why a delivery does not verify, [`diagnose`](fn@diagnose) finds out.
+//!
 //! Where the providers' own SDKs disagree, the schemes here follow the same rules:
 //!
 //! - Hex may be in either case; base64 has one spelling. The base64 of a secret may lack its padding.
@@ -51,6 +53,7 @@
 
 mod body;
 mod custom;
+mod diagnose;
 mod encoding;
 mod presets;
 mod profile;
@@ -62,10 +65,15 @@ mod template;
 mod timestamp;
 mod verifying;
 
+pub(crate) use self::diagnose::{Effort, Refused, investigate};
 pub use self::presets::*;
 pub(crate) use self::verifying::Verifying;
 pub use self::{
     custom::Custom,
+    diagnose::{
+        BodyChange, Diagnosis, Finding, JsonEscapes, JsonForm, JsonLayout, SecretSlip, Suspect, Suspects, UrlPart,
+        diagnose,
+    },
     encoding::Encoding,
     profile::Profile,
     proof::Proof,

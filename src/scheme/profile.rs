@@ -13,7 +13,8 @@ pub struct Profile {
     pub id: IdSource,
     /// Where an event's type is.
     pub event_type: TypeSource,
-    /// How long the sender waits for a response. Duplicates wait at most half of it.
+    /// How long the sender waits for a response. Duplicates wait at most half of it, and the layer warns of handlers that
+    /// take longer.
     pub sender_timeout: Option<Duration>,
     /// How long the sender keeps retrying. The layer warns if the retention is shorter.
     pub retry_window: Option<Duration>,

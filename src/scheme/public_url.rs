@@ -50,6 +50,16 @@ impl PublicUrl {
         Ok(Self { text: text.into(), configured, unescaped: "" })
     }
 
+    /// The URL that every request was sent to, whatever the request itself says.
+    pub(super) fn exactly(text: &str) -> Result<Self, ConfigError> {
+        Ok(Self { configured: Configured::Everything, ..Self::new(text)? })
+    }
+
+    /// The same characters that the sender does not escape, for another URL.
+    pub(super) fn at(&self, text: &str) -> Option<Self> {
+        Some(Self::exactly(text).ok()?.with_unescaped(self.unescaped))
+    }
+
     /// Sets the characters that the sender does not escape in the signed text.
     pub(super) fn with_unescaped(mut self, characters: &'static str) -> Self {
         self.unescaped = characters;

@@ -63,6 +63,20 @@ pub trait Scheme: Send + Sync + 'static {
         "a scheme of its own".to_owned()
     }
 
+    /// The URL that this delivery was sent to, as the scheme takes it to be signed; `None` if the scheme signs no URL.
+    /// Only [`diagnose`](fn@super::diagnose) asks, after a delivery was refused.
+    fn signed_url(&self, head: &Head<'_>) -> Option<String> {
+        let _ = head;
+        None
+    }
+
+    /// The same scheme for deliveries that were sent to exactly `url`, with which [`diagnose`](fn@super::diagnose) finds
+    /// out whether a proxy has changed the URL. `None` if the scheme signs no URL, or if `url` is not one.
+    fn at_url(&self, url: &str) -> Option<Arc<dyn Scheme>> {
+        let _ = url;
+        None
+    }
+
     /// Answers an unsigned request that the provider sends to validate the endpoint, by another method than events
     /// have. `None` leaves the request to the layer's 405. Anyone can cause such a response, so be careful what it
     /// echoes. The layer must see the request: on an axum `Router` it does, on `post(handler)` itself it does not.
@@ -106,6 +120,14 @@ impl<S: Scheme + ?Sized> Scheme for Arc<S> {
 
     fn signs(&self) -> String {
         (**self).signs()
+    }
+
+    fn signed_url(&self, head: &Head<'_>) -> Option<String> {
+        (**self).signed_url(head)
+    }
+
+    fn at_url(&self, url: &str) -> Option<Arc<dyn Scheme>> {
+        (**self).at_url(url)
     }
 
     fn probe(&self, head: &Head<'_>) -> Option<Result<Response<Bytes>, Rejection>> {

@@ -92,6 +92,20 @@ pub async fn verify(scheme: &(impl Scheme + ?Sized), head: &Head<'_>, body: &[u8
     verifying.finish(scheme, head, body)
 }
 
+/// Verifies a delivery under these secrets, in place of the scheme's own.
+pub(super) fn verify_under(
+    scheme: &(impl Scheme + ?Sized),
+    head: &Head<'_>,
+    body: &[u8],
+    secrets: &Arc<SecretSet>,
+) -> Result<Verified, Rejection> {
+    let proof = scheme.read(head)?;
+    proof.check()?;
+    let mut verifying = Verifying::start(proof, secrets, head.now())?;
+    verifying.feed(body);
+    verifying.finish(scheme, head, body)
+}
+
 /// A verification that is fed with the body while it arrives.
 #[expect(clippy::large_enum_variant, reason = "nearly always the large one, and it stays in its place")]
 pub(crate) enum Verifying {

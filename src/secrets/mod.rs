@@ -21,8 +21,6 @@
 
 mod key;
 mod optional;
-#[cfg(feature = "axum")]
-mod path;
 mod secret;
 #[allow(clippy::module_inception, reason = "the secrets of a scheme are what this module is about")]
 mod secrets;

@@ -4,7 +4,7 @@ use std::time::SystemTime;
 
 use zeroize::Zeroizing;
 
-use crate::error::{ConfigError, ConfigErrorKind};
+use crate::error::ConfigError;
 
 /// One secret as the provider shows it, with a label for telemetry and, while it is being rotated out, an expiry.
 ///
@@ -26,10 +26,10 @@ impl Secret {
         let text = Zeroizing::new(text.into());
         let trimmed = text.trim_matches(is_invisible);
         if trimmed.is_empty() {
-            return Err(invalid("the secret is empty: set it to what the sender signs with"));
+            return Err(ConfigError::secret("the secret is empty: set it to what the sender signs with"));
         }
         if trimmed.len() != text.len() {
-            return Err(invalid(
+            return Err(ConfigError::secret(
                 "the secret begins or ends with white space: remove it, a line break may have been copied",
             ));
         }
@@ -78,13 +78,10 @@ fn is_invisible(character: char) -> bool {
     character.is_whitespace() || matches!(character, '\u{200b}'..='\u{200f}' | '\u{2060}' | '\u{feff}')
 }
 
-fn invalid(message: &str) -> ConfigError {
-    ConfigError::new(ConfigErrorKind::Secret, message)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::error::ConfigErrorKind;
 
     #[test]
     fn empty_blank_and_edged_secrets_do_not_build() {

@@ -69,6 +69,11 @@ impl Secrets {
         }
     }
 
+    /// The key that the scheme makes from the text of a secret.
+    pub(crate) fn key(&self, text: &str) -> Result<Key, ConfigError> {
+        (self.prepare)(text)
+    }
+
     /// Loads the set for a delivery with this head, or starts the lookup of its tenant's secrets.
     pub(crate) fn begin(&self, head: &Head<'_>) -> Result<Found, Rejection> {
         match &self.source {
@@ -100,7 +105,8 @@ impl fmt::Debug for Secrets {
 #[diagnostic::on_unimplemented(
     message = "`{Self}` is not a secret",
     label = "expected one or more secrets",
-    note = "pass a text, a `Secret`, an array or a `Vec` of them, or `TenantSecrets` for a lookup per tenant; read an environment variable with `std::env::var(…)?`"
+    note = "pass a text, a `Secret`, an array or a `Vec` of them, or `TenantSecrets` for a lookup per tenant",
+    note = "read an environment variable with `std::env::var(…)?`"
 )]
 pub trait IntoSecrets {
     /// Validates the secrets and returns them.

@@ -56,12 +56,28 @@ impl SecretSet {
         active.next().map(|(_, key)| key).ok_or_else(|| invalid("every secret has expired: there is none to sign with"))
     }
 
+    /// A set of any number of keys that never expire, to try them on one delivery.
+    pub(crate) fn of(keys: impl IntoIterator<Item = Arc<Prepared>>) -> Arc<Self> {
+        Arc::new(Self(keys.into_iter().collect()))
+    }
+
+    /// The label and the key of every secret that has expired at `now`.
+    pub(crate) fn expired(&self, now: SystemTime) -> impl Iterator<Item = (&str, &Key)> {
+        let expired = self.0.iter().filter(move |secret| secret.expires_at.is_some_and(|expiry| now >= expiry));
+        expired.map(|secret| (&*secret.label, &secret.key))
+    }
+
     pub(crate) fn prepared(&self, now: SystemTime) -> impl Iterator<Item = &Arc<Prepared>> {
         self.0.iter().filter(move |secret| secret.expires_at.is_none_or(|expiry| now < expiry))
     }
 }
 
 impl Prepared {
+    /// A key that never expires.
+    pub(crate) fn unlabelled(key: Key) -> Arc<Self> {
+        Arc::new(Self { label: Box::default(), key, expires_at: None })
+    }
+
     fn new(index: usize, secret: &Secret, prepare: &Prepare) -> Result<Self, ConfigError> {
         let label = secret.given_label().map_or_else(|| (index + 1).to_string().into(), |label| Box::from(&**label));
         Ok(Self { label, expires_at: secret.expiry(), key: prepare(secret.text())? })

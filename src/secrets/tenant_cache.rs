@@ -2,7 +2,7 @@
 //! one lookup per tenant at a time.
 
 use std::collections::{HashMap, VecDeque};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Mutex, Weak};
 use std::time::Duration;
 
 use tokio::sync::OwnedMutexGuard;
@@ -12,6 +12,7 @@ use super::Secret;
 use super::set::{Prepare, SecretSet};
 use crate::clock::LONGEST;
 use crate::error::ConfigError;
+use crate::lock::lock;
 
 /// A cached tenant's secrets; `None` if the lookup does not know the tenant.
 pub(super) type CachedKeys = Option<Arc<TenantKeys>>;
@@ -49,24 +50,24 @@ impl TenantCache {
 
     pub(super) fn get(&self, tenant: &str) -> Option<CachedKeys> {
         let now = Instant::now();
-        let inner = self.lock();
+        let inner = lock(&self.inner);
         let known = inner.known.get(tenant, now).cloned().map(Some);
         known.or_else(|| inner.unknown.get(tenant, now).map(|()| None))
     }
 
     /// Whether the last lookup found this tenant, even if its entry has expired or was forgotten since.
     pub(super) fn found_before(&self, tenant: &str) -> bool {
-        self.lock().known.entries.contains_key(tenant)
+        lock(&self.inner).known.entries.contains_key(tenant)
     }
 
     pub(super) fn generation(&self) -> u64 {
-        self.lock().generation
+        lock(&self.inner).generation
     }
 
     /// Caches a result, unless the generation has changed since its lookup began in `generation`.
     pub(super) fn put(&self, tenant: &Arc<str>, known: CachedKeys, generation: u64) {
         let until = Instant::now() + self.time;
-        let mut inner = self.lock();
+        let mut inner = lock(&self.inner);
         if inner.generation != generation {
             return;
         }
@@ -79,7 +80,7 @@ impl TenantCache {
     }
 
     pub(super) fn forget(&self, tenant: &str) {
-        let mut inner = self.lock();
+        let mut inner = lock(&self.inner);
         inner.generation += 1;
         inner.known.clear(tenant);
         inner.unknown.remove(tenant);
@@ -87,14 +88,10 @@ impl TenantCache {
 
     /// Joins the single flight that all concurrent lookups of `tenant` share.
     pub(super) fn flight(self: &Arc<Self>, tenant: &Arc<str>) -> SingleFlight {
-        let mut inner = self.lock();
+        let mut inner = lock(&self.inner);
         let state = inner.flights.entry(tenant.clone()).or_default();
         state.users += 1;
         SingleFlight { cache: self.clone(), tenant: tenant.clone(), lock: state.lock.clone() }
-    }
-
-    fn lock(&self) -> MutexGuard<'_, Inner> {
-        self.inner.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -112,7 +109,7 @@ impl SingleFlight {
 
 impl Drop for SingleFlight {
     fn drop(&mut self) {
-        let mut inner = self.cache.lock();
+        let mut inner = lock(&self.cache.inner);
         let Some(state) = inner.flights.get_mut(&self.tenant) else { return };
         state.users -= 1;
         if state.users == 0 {
@@ -193,7 +190,7 @@ impl TenantKeys {
     /// Returns the keys that the scheme with this closure makes from the secrets. They are made once per scheme.
     pub(super) fn keys_for(&self, prepare: &Arc<Prepare>) -> Result<Arc<SecretSet>, ConfigError> {
         let scheme = Arc::downgrade(prepare);
-        let mut prepared = self.prepared.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut prepared = lock(&self.prepared);
         if let Some(found) = prepared.iter().find(|keys| keys.scheme.ptr_eq(&scheme)) {
             return Ok(found.set.clone());
         }
@@ -228,8 +225,8 @@ mod tests {
         assert!(matches!(cache.get("real"), Some(Some(_))));
         assert!(matches!(cache.get("made-up-999"), Some(None)));
         assert!(cache.get("made-up-0").is_none());
-        assert_eq!(cache.lock().unknown.entries.len(), 2);
-        assert!(cache.lock().unknown.order.len() <= 2);
+        assert_eq!(lock(&cache.inner).unknown.entries.len(), 2);
+        assert!(lock(&cache.inner).unknown.order.len() <= 2);
     }
 
     #[tokio::test(start_paused = true)]
@@ -263,9 +260,9 @@ mod tests {
         let tenant: Arc<str> = "t".into();
         let (first, second) = (cache.flight(&tenant), cache.flight(&tenant));
         drop(first);
-        assert_eq!(cache.lock().flights.len(), 1);
+        assert_eq!(lock(&cache.inner).flights.len(), 1);
         drop(second);
-        assert!(cache.lock().flights.is_empty());
+        assert!(lock(&cache.inner).flights.is_empty());
     }
 
     fn scheme(algorithm: Algorithm) -> Arc<Prepare> {

@@ -2,7 +2,7 @@ use std::error::Error;
 use std::fmt;
 use std::future::Future;
 use std::pin::Pin;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll};
 use std::time::Duration;
 
@@ -16,6 +16,7 @@ use super::tenant_cache::{CachedKeys, TenantCache, TenantKeys};
 use crate::clock::LONGEST;
 use crate::head::Head;
 use crate::key::is_name;
+use crate::lock::lock;
 use crate::rejection::{Rejection, RejectionKind};
 use crate::telemetry;
 use crate::throttle::Throttle;
@@ -124,7 +125,7 @@ impl TenantSecrets {
         F: Future<Output = Result<Option<Vec<Secret>>, LookupError>> + Send + 'static,
     {
         let parameter = parameter.into();
-        Self::new(move |head| super::path::parameter(head, &parameter), lookup)
+        Self::new(move |head| crate::route::parameter(head.parts(), &parameter), lookup)
     }
 
     /// Sets how many tenants are cached, and for how long (default 10,000 for 60 s). A rotated or revoked secret takes
@@ -181,8 +182,7 @@ impl TenantSecrets {
             Ok(Some(set)) => Ok(Snapshot { set, tenant: Some(tenant).filter(|_| self.in_key) }),
             Ok(None) => Err(Rejection::unknown_tenant(&tenant)),
             Err(error) => {
-                let failures =
-                    self.failures.lock().unwrap_or_else(PoisonError::into_inner).count(Instant::now().into_std());
+                let failures = lock(&self.failures).count(Instant::now().into_std());
                 if let Some(count) = failures {
                     telemetry::lookup_failed(&tenant, &*error, count);
                 }

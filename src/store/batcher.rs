@@ -1,11 +1,12 @@
 //! Group commit: one statement or script, one commit and one flush to disk answer concurrent questions.
 
 use std::future::Future;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 
 use tokio::sync::oneshot;
 
 use super::StoreError;
+use crate::lock::lock;
 
 /// The largest batch. In a larger one the first question would wait for the last.
 pub(super) const LARGEST_BATCH: usize = 512;
@@ -80,7 +81,7 @@ impl<H: BatchHandler> Batcher<H> {
     }
 
     fn enqueue(&self, asked: Pending<H>) {
-        let mut queue = self.shared.lock();
+        let mut queue = lock(&self.shared.queue);
         queue.waiting.push(asked);
         if !queue.under_way {
             queue.under_way = true;
@@ -97,14 +98,10 @@ impl<H: BatchHandler> Clone for Batcher<H> {
 }
 
 impl<H: BatchHandler> Shared<H> {
-    fn lock(&self) -> MutexGuard<'_, Queue<H>> {
-        self.queue.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     /// Forms the next batch, without the questions whose callers left. `None` if no question waits: no batch is under
     /// way then.
     fn next_batch(&self) -> Option<Vec<Pending<H>>> {
-        let mut queue = self.lock();
+        let mut queue = lock(&self.queue);
         queue.waiting.retain(|asked| !asked.reply.as_ref().is_some_and(oneshot::Sender::is_closed));
         queue.under_way = !queue.waiting.is_empty();
         queue.under_way.then(|| {
@@ -145,7 +142,7 @@ impl<H: BatchHandler> Drop for BatchTask<H> {
     fn drop(&mut self) {
         // After an orderly end, another task may be running by now.
         if !self.ended {
-            let mut queue = self.shared.lock();
+            let mut queue = lock(&self.shared.queue);
             queue.under_way = false;
             queue.waiting.clear();
         }

@@ -183,8 +183,12 @@ impl Fingerprint {
     /// keys has two.
     #[must_use]
     pub fn of(key: &EventKey, body: &[u8]) -> Self {
+        Self::from_hashes(BodyHashes::of(key, body))
+    }
+
+    pub(crate) fn from_hashes(hashes: BodyHashes) -> Self {
         // Combined by XOR, and not by a seed: a seeded xxh3 is slower on long inputs.
-        Self(xxh3_64(key.as_str().as_bytes()) ^ xxh3_64(body))
+        Self(hashes.key ^ hashes.body)
     }
 
     /// The fingerprint that a store wrote as this number.
@@ -197,5 +201,18 @@ impl Fingerprint {
     #[must_use]
     pub const fn as_u64(self) -> u64 {
         self.0
+    }
+}
+
+/// The hashes of which a [`Fingerprint`] is made.
+#[derive(Clone, Copy)]
+pub(crate) struct BodyHashes {
+    pub(crate) key: u64,
+    pub(crate) body: u64,
+}
+
+impl BodyHashes {
+    pub(crate) fn of(key: &EventKey, body: &[u8]) -> Self {
+        Self { key: xxh3_64(key.as_str().as_bytes()), body: xxh3_64(body) }
     }
 }

@@ -84,8 +84,8 @@ impl fmt::Display for StoreError {
             StoreErrorKind::Full => "the store is full: raise its capacity or shorten the retention",
             StoreErrorKind::Corrupt => "the store holds a record that this crate did not write",
             StoreErrorKind::CircuitOpen => {
-                "the circuit breaker is open: the store failed repeatedly and is not asked for a moment; its earlier errors \
-                say why"
+                "the circuit breaker is open: the store failed repeatedly and is not asked for a moment; its earlier \
+                errors say why"
             }
         })
     }

@@ -2,9 +2,9 @@
 //!
 //! [`Store`] is three verbs, `claim → renew → settle`, each one atomic. [`MemoryStore`] is the embedded default; your
 //! own store implements the trait and goes through the conformance suite of `testing::conformance` (feature `testing`).
-//! [`BreakerStore`] stands in front of any of them and decides what happens while that store is unreachable. The stores of this crate are
-//! a [`Queue`](crate::queue::Queue), too: they keep events for a worker. `docs/states.md` shows what each of them writes
-//! in each state of an event.
+//! [`BreakerStore`] stands in front of any of them and decides what happens while that store is unreachable. All other
+//! stores of this crate are a [`Queue`](crate::queue::Queue), too: they keep events for a worker. `docs/states.md` shows
+//! what each of them writes in each state of an event.
 //!
 //! ```
 //! use std::time::Duration;
@@ -35,6 +35,8 @@ pub mod breaker;
 mod claim;
 mod enlistment;
 mod error;
+#[cfg(any(feature = "postgres", feature = "sqlite"))]
+mod filter_sql;
 #[cfg(any(feature = "postgres", feature = "redis", feature = "sqlite"))]
 mod in_transit;
 mod memory;
@@ -53,6 +55,7 @@ pub mod sqlite;
 #[allow(clippy::module_inception, reason = "the store is what this module is about")]
 mod store;
 
+pub(crate) use self::claim::BodyHashes;
 pub(crate) use self::enlistment::{COMMITTED, EnlistState, NOT_COMMITTED};
 #[cfg(feature = "postgres")]
 pub use self::postgres::{PostgresStore, PostgresStoreBuilder};

@@ -55,7 +55,9 @@ pub type StoreFuture<'a, T> = Pin<Box<dyn Future<Output = Result<T, StoreError>>
 ///         let mut records = self.records.lock().unwrap();
 ///         let answer = match records.get(request.key).filter(|record| now < record.until) {
 ///             Some(record) if record.completed => Claim::Completed { same_body: record.fingerprint == fingerprint },
-///             Some(record) if record.token != token => Claim::InFlight { same_body: record.fingerprint == fingerprint },
+///             Some(record) if record.token != token => {
+///                 Claim::InFlight { same_body: record.fingerprint == fingerprint }
+///             }
 ///             _ => {
 ///                 let record = Record { token, fingerprint, completed: false, until: now + request.lease };
 ///                 records.insert(request.key.clone(), record);

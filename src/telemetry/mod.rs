@@ -51,31 +51,6 @@ impl<'a> Delivered<'a> {
     }
 }
 
-/// How a worker's attempt at an event ended.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum AttemptOutcome {
-    Completed,
-    Retried,
-    Buried,
-    Released,
-    Lost,
-    Unknown,
-}
-
-impl AttemptOutcome {
-    #[cfg_attr(not(feature = "tracing"), expect(dead_code))]
-    const fn as_str(self) -> &'static str {
-        match self {
-            Self::Completed => "completed",
-            Self::Retried => "retried",
-            Self::Buried => "buried",
-            Self::Released => "released",
-            Self::Lost => "lost",
-            Self::Unknown => "unknown",
-        }
-    }
-}
-
 #[cfg(not(feature = "tracing"))]
 mod silent;
 #[cfg(feature = "tracing")]

@@ -3,9 +3,9 @@
 use std::error::Error;
 use std::time::Duration;
 
-use super::{AttemptOutcome, Delivered};
+use super::Delivered;
 use crate::EventKey;
-use crate::outcome::Outcome;
+use crate::outcome::{AttemptOutcome, Outcome};
 use crate::rejection::Rejection;
 
 pub(crate) const IS_ON: bool = false;
@@ -34,8 +34,19 @@ impl DeliverySpan {
     }
 }
 
+pub(crate) const fn audits(_: bool) -> bool {
+    false
+}
+
+pub(crate) const fn tells_refusals() -> bool {
+    false
+}
+
 pub(crate) fn delivered(_: &Outcome, _: &Delivered<'_>) {}
 pub(crate) fn refused(_: &Rejection, _: &Delivered<'_>, _: u64) {}
+pub(crate) fn diagnosed(_: &str, _: &dyn std::fmt::Display, _: &Delivered<'_>) {}
+pub(crate) fn answered_late(_: Duration, _: Duration, _: &Delivered<'_>, _: u64) {}
+pub(crate) fn body_under_two_ids(_: &EventKey, _: &str, _: bool, _: u64) {}
 pub(crate) fn attempted(_: AttemptOutcome, _: &Delivered<'_>) {}
 pub(crate) fn lease_failed(_: &(dyn Error + 'static)) {}
 pub(crate) fn store_failed(_: &str, _: &EventKey, _: &(dyn Error + 'static)) {}

@@ -5,10 +5,10 @@ use std::time::Duration;
 
 use tracing::{Level, field};
 
-use super::{AttemptOutcome, Delivered};
+use super::Delivered;
 use crate::EventKey;
 use crate::error::with_causes;
-use crate::outcome::Outcome;
+use crate::outcome::{AttemptOutcome, Outcome};
 use crate::rejection::{Rejection, RejectionKind};
 use crate::throttle::Shortened;
 
@@ -80,6 +80,14 @@ impl DeliverySpan {
     }
 }
 
+/// Whether anything records the audit event of such a delivery. Checked before its facts are gathered.
+pub(crate) fn audits(is_unverified: bool) -> bool {
+    match is_unverified {
+        true => tracing::enabled!(target: "tower_webhook::audit", Level::DEBUG),
+        false => tracing::enabled!(target: "tower_webhook::audit", Level::ERROR),
+    }
+}
+
 /// The one audit event of a delivery.
 pub(crate) fn delivered(outcome: &Outcome, about: &Delivered<'_>) {
     let rejection = outcome.rejection();
@@ -107,6 +115,11 @@ pub(crate) fn delivered(outcome: &Outcome, about: &Delivered<'_>) {
     }
 }
 
+/// Whether anything records what [`refused`] tells.
+pub(crate) fn tells_refusals() -> bool {
+    tracing::enabled!(target: "tower_webhook", Level::WARN)
+}
+
 /// Tells of refused deliveries: `count` of them since the last time.
 pub(crate) fn refused(rejection: &Rejection, about: &Delivered<'_>, count: u64) {
     macro_rules! tell {
@@ -125,6 +138,41 @@ pub(crate) fn refused(rejection: &Rejection, about: &Delivered<'_>, count: u64) 
         RejectionKind::MissingSignature | RejectionKind::MethodNotAllowed => tell!(Level::INFO),
         _ => tell!(Level::WARN),
     }
+}
+
+/// Tells why a delivery was refused.
+pub(crate) fn diagnosed(rejection: &str, diagnosis: &dyn std::fmt::Display, about: &Delivered<'_>) {
+    tracing::warn!(
+        target: "tower_webhook",
+        rejection, diagnosis = %diagnosis,
+        endpoint = about.endpoint, scheme = about.scheme,
+        tenant = about.tenant.map(field::display), path = about.path.map(field::display),
+        "a refused delivery was diagnosed"
+    );
+}
+
+/// Tells of answers that came too late: `count` of them since the last time.
+pub(crate) fn answered_late(took: Duration, waits: Duration, about: &Delivered<'_>, count: u64) {
+    tracing::warn!(
+        target: "tower_webhook",
+        took_ms = took.as_millis() as u64, sender_timeout_ms = waits.as_millis() as u64, count,
+        endpoint = about.endpoint, scheme = about.scheme, event_type = about.event_type,
+        "the handler takes longer than the sender waits for an answer, so the sender repeats deliveries whose work is \
+         done: accept them with WebhookLayer::inbox, and run the handler with a Worker"
+    );
+}
+
+/// Tells of one body under two ids: `count` times since the last time.
+pub(crate) fn body_under_two_ids(key: &EventKey, scheme: &str, id_is_signed: bool, count: u64) {
+    const REGISTERED_TWICE: &str = "one body came under two ids within minutes, and both events run: is the url \
+        registered twice at the provider? It may also be that the provider sends equal bytes for two events, or gives a \
+        retry a new id";
+    let meaning = if id_is_signed { "" } else { "; or somebody replays a delivery, which replay_guard refuses" };
+    tracing::warn!(
+        target: "tower_webhook",
+        endpoint = key.endpoint(), tenant = key.tenant().map(Shortened).map(field::display), id = key.id(), scheme, count,
+        "{REGISTERED_TWICE}{meaning}"
+    );
 }
 
 /// The one audit event of a worker's attempt.

@@ -1,7 +1,6 @@
 use std::borrow::Cow;
 use std::collections::HashMap;
 use std::future::poll_fn;
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -12,18 +11,19 @@ use tokio::time::Instant;
 use tower_service::Service;
 
 use super::RetryPolicy;
-use super::bulkheads::{Bulkheads, Permit};
-use crate::EventKey;
+use super::bulkheads::{Bulkheads, Limits, Permit};
+use super::hooks::{AttemptReport, DeadLetter, Hooks};
 use crate::event::{Facts, Provenance, WebhookEvent};
 use crate::inbox::stored_head::{self, StoredHead, Unreadable};
 use crate::machine::{
     Admission, ClaimState, CompletesFn, Ended, Machine, NEVER_READY, NotReady, PANICKED, PANICKED_NOT_READY, Record,
     RetryReason, SERVICE_FAILED, Settled, Stage, Terms, Verdict, Work, WorkerLedger, ask, verdict_of, within,
 };
+use crate::outcome::AttemptOutcome;
 use crate::route;
 use crate::store::queue::{LAPSED, Leased, Queue};
 use crate::store::{Hold, NOT_COMMITTED};
-use crate::telemetry::{self, AttemptOutcome, Delivered};
+use crate::telemetry::{self, Delivered};
 
 const SUPERSEDED: &str = "superseded by a newer event of the same resource";
 const UNREADABLE: &str = "the stored request is not one that this version wrote";
@@ -36,14 +36,23 @@ pub(super) struct WorkerContext {
     pub(super) queue: Arc<dyn Queue>,
     pub(super) ledger: Arc<WorkerLedger>,
     pub(super) machine: Arc<Machine>,
+    pub(super) bulkheads: Arc<Bulkheads>,
+    pub(super) options: Options,
+}
+
+/// The options of a worker.
+#[derive(Clone)]
+pub(super) struct Options {
     pub(super) terms: Terms,
     pub(super) retries: RetryPolicy,
     pub(super) hooks: Hooks,
     pub(super) completes: Arc<CompletesFn>,
-    pub(super) bulkheads: Arc<Bulkheads>,
+    pub(super) limits: Limits,
     pub(super) endpoints: Box<[Box<str>]>,
+    /// How many events a lease takes at most.
     pub(super) batch: usize,
     pub(super) poll: Duration,
+    pub(super) grace: Duration,
     pub(super) outer_router: bool,
     pub(super) timeouts: AttemptTimeouts,
 }
@@ -74,6 +83,8 @@ pub(super) struct Attempt<S> {
     failure: Option<Cow<'static, str>>,
     /// Whether the service was called.
     called: bool,
+    /// How long the service's call took.
+    took: Duration,
 }
 
 impl<S, R> Attempt<S>
@@ -91,7 +102,7 @@ where
                 .typed(leased.event_type.clone())
                 .deduplicated(deduplicated),
         );
-        Self { context, service, leased, since, head, claim, failure: None, called: false }
+        Self { context, service, leased, since, head, claim, failure: None, called: false, took: Duration::ZERO }
     }
 
     /// Runs the event, settles it, and reports how it ended. Keeps the permit and the admission until then.
@@ -106,14 +117,14 @@ where
 
     /// The worker's terms, with the retention of the layer that accepted the event.
     fn terms(&self) -> Terms {
-        let mut terms = self.context.terms.clone();
+        let mut terms = self.context.options.terms.clone();
         if let Ok(head) = &self.head {
             terms.retention = head.facts.retention;
         }
         terms
     }
 
-    /// Reports how the attempt ended: to telemetry, and to the hooks if the event is a dead letter now.
+    /// Reports how the attempt ended: to telemetry and to the hooks.
     fn report(&self, ended: &Ended) {
         let attempt = self.leased.attempt;
         let outcome = match ended {
@@ -138,10 +149,20 @@ where
         let about =
             Delivered { event_type, secret_label, attempt: Some(attempt), reason, ..Delivered::of(&self.leased.key) };
         telemetry::attempted(outcome, &about);
+        let key = &self.leased.key;
+        self.context.options.hooks.attempted(&AttemptReport {
+            key,
+            event_type,
+            received_at: self.leased.request.received_at,
+            attempt,
+            outcome,
+            took: self.took,
+            reason,
+        });
         if outcome == AttemptOutcome::Buried {
             let permanent = self.called && matches!(ended, Ended::Ran(Settled::Failed));
             let reason = reason.unwrap_or_default();
-            self.context.hooks.buried(&DeadLetter { key: &self.leased.key, event_type, attempt, reason, permanent });
+            self.context.options.hooks.buried(&DeadLetter { key, event_type, attempt, reason, permanent });
         }
     }
 
@@ -151,7 +172,7 @@ where
             Settled::Completed => AttemptOutcome::Completed,
             Settled::Failed => AttemptOutcome::Buried,
             Settled::Released(Some(Hold::Held)) | Settled::NotCommitted => {
-                let is_buried = self.context.retries.is_last(self.leased.attempt) && self.called;
+                let is_buried = self.context.options.retries.is_last(self.leased.attempt) && self.called;
                 if is_buried { AttemptOutcome::Buried } else { AttemptOutcome::Retried }
             }
             Settled::Released(Some(Hold::Lost)) | Settled::Lost => AttemptOutcome::Lost,
@@ -200,7 +221,7 @@ impl<S> Attempt<S> {
             return Some(done(SUPERSEDED));
         }
         // An event that was leased and whose handler was never called keeps its last attempt.
-        if self.context.retries.is_beyond(self.leased.attempt) && self.leased.started {
+        if self.context.options.retries.is_beyond(self.leased.attempt) && self.leased.started {
             return Some(given_up(LAPSED));
         }
         self.head.is_err().then(|| given_up(UNREADABLE))
@@ -217,16 +238,17 @@ impl<S> Attempt<S> {
             return Verdict::Release(None);
         }
         self.called = true;
-        let timeout = self.context.timeouts.of(self.leased.event_type.as_deref());
+        let timeout = self.context.options.timeouts.of(self.leased.event_type.as_deref());
         let watch = self.context.bulkheads.watch(&self.leased, Instant::now() + 2 * timeout);
+        let stopwatch = Stopwatch { since: Instant::now(), took: &mut self.took };
         let answer = within(timeout, self.service.call(request)).await;
-        drop(watch);
+        drop((stopwatch, watch));
         let Some(answer) = answer else {
             let reason = format!("the handler did not end within {timeout:?}, and was dropped");
             return Verdict::Release(Some(RetryReason { reason: reason.into(), ..RetryReason::new("") }));
         };
         match answer {
-            Ok(response) => verdict_of(&*self.context.completes, &response),
+            Ok(response) => verdict_of(&*self.context.options.completes, &response),
             Err(_) => Verdict::Release(Some(RetryReason::new(SERVICE_FAILED))),
         }
     }
@@ -234,7 +256,7 @@ impl<S> Attempt<S> {
     /// Whether the handler may be called. The queue notes that the last attempt begins, so that a later worker gives up
     /// an event that took its process down, and no other.
     async fn may_start(&mut self) -> bool {
-        let WorkerContext { queue, terms, retries, .. } = &*self.context;
+        let WorkerContext { queue, options: Options { terms, retries, .. }, .. } = &*self.context;
         if !retries.is_last(self.leased.attempt) {
             return true;
         }
@@ -259,7 +281,7 @@ impl<S> Attempt<S> {
     fn take_request(&mut self) -> Option<Request<Full<Bytes>>> {
         let StoredHead { mut parts, original_uri, facts } = self.head.clone().ok()?;
         let original_uri = original_uri.unwrap_or_else(|| parts.uri.clone());
-        if self.context.outer_router {
+        if self.context.options.outer_router {
             parts.uri.clone_from(&original_uri);
         }
         route::set_requested_uri(&mut parts, original_uri);
@@ -277,43 +299,14 @@ impl<S> Attempt<S> {
     }
 }
 
-/// An event that became a dead letter, as told to the hooks of a worker.
-#[derive(Clone, Copy, Debug)]
-#[non_exhaustive]
-pub struct DeadLetter<'a> {
-    /// The key of the event: [`Queue::get`](crate::queue::Queue::get) returns the rest.
-    pub key: &'a EventKey,
-    /// The event's type.
-    pub event_type: Option<&'a str>,
-    /// The attempt in which it was given up.
-    pub attempt: u32,
-    /// Why, in the handler's own words: the crate cannot tell whether they hold anything secret.
-    pub reason: &'a str,
-    /// Whether the handler said that no retry would help. Otherwise there were too many attempts.
-    pub permanent: bool,
+/// Measures how long the service's call takes, also one that panics.
+struct Stopwatch<'a> {
+    since: Instant,
+    took: &'a mut Duration,
 }
 
-pub(super) type Hook = dyn Fn(&DeadLetter<'_>) + Send + Sync;
-
-/// The functions to call for dead letters.
-#[derive(Clone, Default)]
-pub(super) struct Hooks {
-    pub(super) on_dead_letter: Option<Arc<Hook>>,
-    pub(super) on_permanent: Option<Arc<Hook>>,
-}
-
-impl Hooks {
-    pub(super) fn buried(&self, letter: &DeadLetter<'_>) {
-        if letter.permanent {
-            call(self.on_permanent.as_deref(), letter);
-        }
-        call(self.on_dead_letter.as_deref(), letter);
-    }
-}
-
-/// Calls the hook. A hook that panics does not keep the other from being called.
-fn call(hook: Option<&Hook>, letter: &DeadLetter<'_>) {
-    if let Some(hook) = hook {
-        let _ = catch_unwind(AssertUnwindSafe(|| hook(letter)));
+impl Drop for Stopwatch<'_> {
+    fn drop(&mut self) {
+        *self.took = self.since.elapsed();
     }
 }

@@ -1,10 +1,11 @@
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 
 use tokio::sync::Notify;
 use tokio::time::Instant;
 
 use crate::EventKey;
+use crate::lock::lock;
 use crate::store::ClaimToken;
 use crate::store::queue::{KindLimits, Leased};
 
@@ -64,11 +65,11 @@ impl Bulkheads {
 
     /// How many more events may run.
     pub(super) fn room(&self) -> usize {
-        self.limits.in_all.saturating_sub(self.lock().in_all)
+        self.limits.in_all.saturating_sub(lock(&self.running).in_all)
     }
 
     pub(super) fn is_idle(&self) -> bool {
-        self.lock().in_all == 0
+        lock(&self.running).in_all == 0
     }
 
     /// Ready when an event has ended since this was called.
@@ -78,7 +79,7 @@ impl Bulkheads {
 
     /// How many more events of each kind may run.
     pub(super) fn room_by_kind(&self) -> RoomByKind {
-        let running = self.lock();
+        let running = lock(&self.running);
         let left = |counts: &HashMap<Box<str>, usize>, limit: Option<usize>| {
             limit.map(|limit| {
                 let left = counts.iter().map(|(kind, count)| (kind.clone(), limit.saturating_sub(*count)));
@@ -93,9 +94,10 @@ impl Bulkheads {
         }
     }
 
-    /// The attempts that still run although their handlers should have been dropped long ago. Returns each of them once.
+    /// The attempts that still run although their handlers should have been dropped long ago. Returns each of them
+    /// once.
     pub(super) fn newly_blocked(&self, now: Instant) -> Vec<EventKey> {
-        let mut running = self.lock();
+        let mut running = lock(&self.running);
         let attempts = running.attempts.values_mut();
         let blocked = attempts.filter(|attempt| attempt.blocked_at <= now && !attempt.reported);
         blocked
@@ -109,14 +111,14 @@ impl Bulkheads {
     /// Watches the handler of this event, which counts as blocked from `blocked_at` on.
     pub(super) fn watch(&self, event: &Leased, blocked_at: Instant) -> Watch<'_> {
         let (key, token) = (event.key.clone(), event.token);
-        self.lock().attempts.insert(token, RunningAttempt { key, blocked_at, reported: false });
+        lock(&self.running).attempts.insert(token, RunningAttempt { key, blocked_at, reported: false });
         Watch { bulkheads: self, token }
     }
 
     /// A permit for this event, if there is room for its kinds.
     pub(super) fn try_acquire(self: &Arc<Self>, event: &Leased) -> Option<Permit> {
         let (endpoint, event_type) = (event.key.endpoint(), event.event_type.as_deref());
-        let mut running = self.lock();
+        let mut running = lock(&self.running);
         let has_room = |counts: &HashMap<Box<str>, usize>, kind: &str, limit: Option<usize>| {
             limit.is_none_or(|limit| counts.get(kind).is_none_or(|count| *count < limit))
         };
@@ -132,21 +134,17 @@ impl Bulkheads {
         }
         Some(Permit { bulkheads: self.clone(), endpoint: endpoint.into(), event_type: event_type.map(Box::from) })
     }
-
-    fn lock(&self) -> MutexGuard<'_, Running> {
-        self.running.lock().unwrap_or_else(PoisonError::into_inner)
-    }
 }
 
 impl Drop for Watch<'_> {
     fn drop(&mut self) {
-        self.bulkheads.lock().attempts.remove(&self.token);
+        lock(&self.bulkheads.running).attempts.remove(&self.token);
     }
 }
 
 impl Drop for Permit {
     fn drop(&mut self) {
-        let mut running = self.bulkheads.lock();
+        let mut running = lock(&self.bulkheads.running);
         running.in_all -= 1;
         decrement(&mut running.endpoints, &self.endpoint);
         if let Some(event_type) = &self.event_type {

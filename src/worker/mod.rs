@@ -29,9 +29,14 @@
 
 mod attempt;
 mod bulkheads;
+mod hooks;
 mod poller;
 #[allow(clippy::module_inception, reason = "the worker is what this module is about")]
 mod worker;
 
-pub use self::{attempt::DeadLetter, worker::Worker};
+pub use self::{
+    hooks::{AttemptReport, DeadLetter},
+    worker::Worker,
+};
+pub use crate::outcome::AttemptOutcome;
 pub use crate::retry::RetryPolicy;

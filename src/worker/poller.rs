@@ -10,7 +10,7 @@ use tokio::task::JoinSet;
 use tokio::time::Instant;
 use tower_service::Service;
 
-use super::attempt::{Attempt, PAUSE_AFTER_FAILURE, WorkerContext};
+use super::attempt::{Attempt, Options, PAUSE_AFTER_FAILURE, WorkerContext};
 use super::bulkheads::Permit;
 use crate::machine::{DetachOnDrop, either, within};
 use crate::store::queue::{LeaseRequest, Leased};
@@ -34,7 +34,7 @@ where
     pub(super) async fn run(&self, shutdown: impl Future<Output = ()>) {
         let mut shutdown = pin!(shutdown);
         while !is_ready(shutdown.as_mut()).await {
-            let WorkerContext { queue, bulkheads, poll, .. } = &*self.context;
+            let WorkerContext { queue, bulkheads, options: Options { poll, .. }, .. } = &*self.context;
             for key in bulkheads.newly_blocked(Instant::now()) {
                 telemetry::handler_blocked(&key);
             }
@@ -79,17 +79,17 @@ where
 
     /// Leases as many events as there is room for, and starts them. Returns their number.
     async fn lease(&self) -> Result<usize, StoreError> {
-        let WorkerContext { queue, terms, bulkheads, endpoints, batch, .. } = &*self.context;
-        let limit = bulkheads.room().min(*batch);
+        let WorkerContext { queue, bulkheads, options, .. } = &*self.context;
+        let limit = bulkheads.room().min(options.batch);
         if limit == 0 {
             return Ok(0);
         }
         let room = bulkheads.room_by_kind();
-        let mut request = LeaseRequest::new(limit, terms.lease);
-        request.endpoints = endpoints;
+        let mut request = LeaseRequest::new(limit, options.terms.lease);
+        request.endpoints = &options.endpoints;
         (request.per_endpoint, request.per_type) = (room.per_endpoint.as_ref(), room.per_type.as_ref());
         let since = Instant::now();
-        let leased = within(terms.claim_deadline, queue.lease(&request)).await;
+        let leased = within(options.terms.claim_deadline, queue.lease(&request)).await;
         let leased = leased.unwrap_or_else(|| Err(StoreError::new(StoreErrorKind::TimedOut)))?;
         let (mut started, mut surplus) = (0, Vec::new());
         for event in leased {
@@ -118,7 +118,7 @@ where
     async fn release(&self, surplus: Vec<Leased>) {
         let mut releases = JoinSet::new();
         for event in surplus {
-            let (queue, deadline) = (self.context.queue.clone(), self.context.terms.claim_deadline);
+            let (queue, deadline) = (self.context.queue.clone(), self.context.options.terms.claim_deadline);
             releases.spawn(async move {
                 // If the queue cannot be asked, the lease ends by itself.
                 let _ = within(deadline, queue.release(&event.key, event.token)).await;

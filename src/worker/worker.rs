@@ -6,19 +6,20 @@ use std::time::Duration;
 
 use http::StatusCode;
 
-use super::attempt::{AttemptTimeouts, Hooks, WorkerContext};
+use super::attempt::{AttemptTimeouts, Options, WorkerContext};
 use super::bulkheads::{Bulkheads, Limits};
+use super::hooks::Hooks;
 use super::poller::Poller;
-use super::{DeadLetter, RetryPolicy};
+use super::{AttemptReport, DeadLetter, RetryPolicy};
 use crate::clock::countable;
 use crate::error::{ConfigError, positive};
 use crate::handler::EventService;
-use crate::machine::{CompletesFn, Drained, Machine, Terms, WorkerLedger};
+use crate::machine::{Drained, Machine, Terms, WorkerLedger};
 use crate::store::queue::{IntoQueue, Queue};
 
 /// Runs the events of a queue with a service: the `Router`, or any tower service, with the handlers. The service may be
-/// the one that has the layer around it, since the layer lets a worker's requests pass. If that is not a `Router`, which
-/// is always ready, the time until it is ready counts as the handler's.
+/// the one that has the layer around it, since the layer lets a worker's requests pass. If that is not a `Router`,
+/// which is always ready, the time until it is ready counts as the handler's.
 ///
 /// Any number of workers, in any number of processes, share a queue: one of them leases each event and renews its lease
 /// while it runs, and another takes the event over if the worker dies. See the [module](super) for an example.
@@ -27,37 +28,26 @@ use crate::store::queue::{IntoQueue, Queue};
 pub struct Worker<S> {
     queue: Arc<dyn Queue>,
     service: S,
-    terms: Terms,
-    retries: RetryPolicy,
-    limits: Limits,
-    batch: Option<usize>,
-    poll: Duration,
-    grace: Duration,
-    endpoints: Box<[Box<str>]>,
-    hooks: Hooks,
-    completes: Arc<CompletesFn>,
-    outer_router: bool,
-    timeouts: AttemptTimeouts,
+    options: Options,
 }
 
 impl<S: EventService> Worker<S> {
     /// A worker for all events of `queue`.
     pub fn new(queue: impl IntoQueue, service: S) -> Self {
-        Self {
-            queue: queue.into_queue(),
-            service,
+        let options = Options {
             terms: Terms { ready_wait: Duration::from_secs(60), settle_in_place: true, ..Terms::default() },
             retries: RetryPolicy::new(),
-            limits: Limits { in_all: 64, per_endpoint: None, per_type: None },
-            batch: None,
-            poll: Duration::from_secs(1),
-            grace: Duration::from_secs(30),
-            endpoints: Box::default(),
             hooks: Hooks::default(),
             completes: Arc::new(|status| status.is_success()),
+            limits: Limits { in_all: 64, per_endpoint: None, per_type: None },
+            endpoints: Box::default(),
+            batch: usize::MAX,
+            poll: Duration::from_secs(1),
+            grace: Duration::from_secs(30),
             outer_router: false,
             timeouts: AttemptTimeouts { each: Duration::from_secs(600), by_type: HashMap::new() },
-        }
+        };
+        Self { queue: queue.into_queue(), service, options }
     }
 
     /// How many events run at once (default 64).
@@ -66,7 +56,7 @@ impl<S: EventService> Worker<S> {
     /// If it is zero.
     pub fn concurrency(mut self, events: usize) -> Result<Self, ConfigError> {
         positive(events, "the worker's concurrency")?;
-        self.limits.in_all = events;
+        self.options.limits.in_all = events;
         Ok(self)
     }
 
@@ -76,7 +66,7 @@ impl<S: EventService> Worker<S> {
     /// If it is zero.
     pub fn batch(mut self, events: usize) -> Result<Self, ConfigError> {
         positive(events, "the batch")?;
-        self.batch = Some(events);
+        self.options.batch = events;
         Ok(self)
     }
 
@@ -87,7 +77,7 @@ impl<S: EventService> Worker<S> {
     /// If it is zero.
     pub fn concurrency_per_type(mut self, events: usize) -> Result<Self, ConfigError> {
         positive(events, "the concurrency per type")?;
-        self.limits.per_type = Some(events);
+        self.options.limits.per_type = Some(events);
         Ok(self)
     }
 
@@ -98,30 +88,31 @@ impl<S: EventService> Worker<S> {
     /// If it is zero.
     pub fn concurrency_per_endpoint(mut self, events: usize) -> Result<Self, ConfigError> {
         positive(events, "the concurrency per endpoint")?;
-        self.limits.per_endpoint = Some(events);
+        self.options.limits.per_endpoint = Some(events);
         Ok(self)
     }
 
     /// Leases events of these endpoints only, where several applications share a queue: an event that the service has
     /// no route for would fail until it is dead.
     pub fn endpoints<E: Into<Box<str>>>(mut self, endpoints: impl IntoIterator<Item = E>) -> Self {
-        self.endpoints = endpoints.into_iter().map(Into::into).collect();
+        self.options.endpoints = endpoints.into_iter().map(Into::into).collect();
         self
     }
 
-    /// The service is the outermost router, and the layer is on a router that is nested in it: requests get the URI that
-    /// the sender requested. By default they get the URI that the layer saw, without the prefix of
-    /// [`Router::nest`](https://docs.rs/axum/latest/axum/struct.Router.html#method.nest), as the nested router needs it.
+    /// The service is the outermost router, and the layer is on a router that is nested in it: requests get the URI
+    /// that the sender requested. By default they get the URI that the layer saw, without the prefix of
+    /// [`Router::nest`](https://docs.rs/axum/latest/axum/struct.Router.html#method.nest), as the nested router needs
+    /// it.
     ///
     /// The `OriginalUri` of axum is what the sender requested either way.
     pub fn outer_router(mut self) -> Self {
-        self.outer_router = true;
+        self.options.outer_router = true;
         self
     }
 
     /// When the worker tries failed events again, and when it gives them up.
     pub fn retries(mut self, policy: RetryPolicy) -> Self {
-        self.retries = policy;
+        self.options.retries = policy;
         self
     }
 
@@ -131,7 +122,7 @@ impl<S: EventService> Worker<S> {
     /// # Errors
     /// If it is zero or longer than ten years.
     pub fn lease(mut self, lease: Duration) -> Result<Self, ConfigError> {
-        self.terms.lease = countable(lease, "the lease")?;
+        self.options.terms.lease = countable(lease, "the lease")?;
         Ok(self)
     }
 
@@ -141,7 +132,7 @@ impl<S: EventService> Worker<S> {
     /// # Errors
     /// If it is zero or longer than ten years.
     pub fn poll_every(mut self, time: Duration) -> Result<Self, ConfigError> {
-        self.poll = countable(time, "the poll interval")?;
+        self.options.poll = countable(time, "the poll interval")?;
         Ok(self)
     }
 
@@ -150,14 +141,14 @@ impl<S: EventService> Worker<S> {
     /// # Errors
     /// If it is zero or longer than ten years.
     pub fn claim_deadline(mut self, time: Duration) -> Result<Self, ConfigError> {
-        self.terms.claim_deadline = countable(time, "the claim deadline")?;
+        self.options.terms.claim_deadline = countable(time, "the claim deadline")?;
         Ok(self)
     }
 
     /// How long running events have to end after the shutdown (default 30 s). The worker then drops and releases the
     /// others.
     pub fn grace(mut self, time: Duration) -> Self {
-        self.grace = time;
+        self.options.grace = time;
         self
     }
 
@@ -170,7 +161,7 @@ impl<S: EventService> Worker<S> {
     /// # Errors
     /// If it is zero or longer than ten years.
     pub fn attempt_timeout(mut self, time: Duration) -> Result<Self, ConfigError> {
-        self.timeouts.each = countable(time, "the attempt timeout")?;
+        self.options.timeouts.each = countable(time, "the attempt timeout")?;
         Ok(self)
     }
 
@@ -183,34 +174,51 @@ impl<S: EventService> Worker<S> {
         event_type: impl Into<Box<str>>,
         time: Duration,
     ) -> Result<Self, ConfigError> {
-        self.timeouts.by_type.insert(event_type.into(), countable(time, "the attempt timeout")?);
+        self.options.timeouts.by_type.insert(event_type.into(), countable(time, "the attempt timeout")?);
         Ok(self)
     }
 
     /// Which statuses complete an event; all others are failures (default: 2xx completes). A
     /// [`Failure`](crate::handler::Failure) in the response's extensions takes precedence.
     pub fn complete_when(mut self, completes: impl Fn(StatusCode) -> bool + Send + Sync + 'static) -> Self {
-        self.completes = Arc::new(completes);
+        self.options.completes = Arc::new(completes);
         self
     }
 
     /// Drops the handler as soon as its lease is known to be lost. By default it runs on, and
     /// [`is_held`](crate::WebhookEvent::is_held) tells it.
     pub fn cancel_on_lost_claim(mut self) -> Self {
-        self.terms.drop_when_lost = true;
+        self.options.terms.drop_when_lost = true;
+        self
+    }
+
+    /// Calls `hook` for every attempt that has ended, for metrics: once the queue has confirmed how, or could not be asked
+    /// ([`AttemptOutcome::Unknown`](super::AttemptOutcome::Unknown)). It comes before the other hooks. The hook must
+    /// not block. If it panics, the others are called all the same.
+    ///
+    /// ```
+    /// use tower_webhook::{Worker, store::MemoryStore};
+    ///
+    /// # let handlers = axum::Router::<()>::new();
+    /// let worker = Worker::new(MemoryStore::new(), handlers).on_attempt(|attempt| {
+    ///     println!("{} attempt {}: {}, {:?}", attempt.key, attempt.attempt, attempt.outcome, attempt.took);
+    /// });
+    /// ```
+    pub fn on_attempt(mut self, hook: impl Fn(&AttemptReport<'_>) + Send + Sync + 'static) -> Self {
+        self.options.hooks.on_attempt = Some(Arc::new(hook));
         self
     }
 
     /// Calls `hook` for every event that becomes a dead letter, for alerting. The hook must not block.
     pub fn on_dead_letter(mut self, hook: impl Fn(&DeadLetter<'_>) + Send + Sync + 'static) -> Self {
-        self.hooks.on_dead_letter = Some(Arc::new(hook));
+        self.options.hooks.on_dead_letter = Some(Arc::new(hook));
         self
     }
 
     /// Calls `hook`, before [`on_dead_letter`](Self::on_dead_letter), for dead letters whose handler said that no retry
     /// would help.
     pub fn on_permanent(mut self, hook: impl Fn(&DeadLetter<'_>) + Send + Sync + 'static) -> Self {
-        self.hooks.on_permanent = Some(Arc::new(hook));
+        self.options.hooks.on_permanent = Some(Arc::new(hook));
         self
     }
 
@@ -219,7 +227,7 @@ impl<S: EventService> Worker<S> {
     pub async fn run(self, shutdown: impl Future<Output = ()>) -> Drained {
         let poller = self.poller();
         poller.run(shutdown).await;
-        poller.context.machine.drain_handle().drain(self.grace).await
+        poller.context.machine.drain_handle().drain(self.options.grace).await
     }
 
     /// Runs events until none is due, and returns the number of attempts: for tests, and for jobs that start every now
@@ -229,21 +237,14 @@ impl<S: EventService> Worker<S> {
     }
 
     fn poller(&self) -> Poller<S> {
-        let ledger = WorkerLedger { queue: self.queue.clone(), retries: self.retries };
+        let (queue, options) = (self.queue.clone(), self.options.clone());
+        let ledger = WorkerLedger { queue: queue.clone(), retries: options.retries };
         let context = WorkerContext {
-            queue: self.queue.clone(),
             ledger: Arc::new(ledger),
-            machine: Arc::new(Machine::new(self.queue.clone())),
-            terms: self.terms.clone(),
-            retries: self.retries,
-            hooks: self.hooks.clone(),
-            completes: self.completes.clone(),
-            bulkheads: Bulkheads::new(self.limits),
-            endpoints: self.endpoints.clone(),
-            batch: self.batch.unwrap_or(self.limits.in_all),
-            poll: self.poll,
-            outer_router: self.outer_router,
-            timeouts: self.timeouts.clone(),
+            machine: Arc::new(Machine::new(queue.clone())),
+            bulkheads: Bulkheads::new(options.limits),
+            queue,
+            options,
         };
         Poller { context: Arc::new(context), service: self.service.clone() }
     }
@@ -252,9 +253,9 @@ impl<S: EventService> Worker<S> {
 impl<S> fmt::Debug for Worker<S> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Worker")
-            .field("limits", &self.limits)
-            .field("retries", &self.retries)
-            .field("terms", &self.terms)
+            .field("limits", &self.options.limits)
+            .field("retries", &self.options.retries)
+            .field("terms", &self.options.terms)
             .finish_non_exhaustive()
     }
 }

@@ -88,11 +88,11 @@ async fn try_store(what: &str, store: &impl Store, time: Duration) {
 
 /// Every verb of an inbox once.
 async fn try_inbox(what: &str, inbox: &impl Queue, time: Duration, count: usize) {
-    let (key, parcel) = (EventKey::new("/inbox", None, "1"), StoredRequest::new("", "", UNIX_EPOCH));
+    let (key, stored_request) = (EventKey::new("/inbox", None, "1"), StoredRequest::new("", "", UNIX_EPOCH));
     let claim = ClaimRequest::new(&key, ClaimToken::random(), time).event_type(Some("x"));
     let limits = KindLimits::new(count).with("x", count);
     let verbs = async {
-        let _ = inbox.enqueue(&claim, &parcel).await;
+        let _ = inbox.enqueue(&claim, &stored_request).await;
         let _ = inbox.peek(&claim).await;
         let mut request = LeaseRequest::new(count, time);
         (request.per_endpoint, request.per_type) = (Some(&limits), Some(&limits));

@@ -1,4 +1,4 @@
-//! What becomes of an enlisted completion. Compiled once for every database, whose fixture is `database`.
+//! What becomes of an enlisted completion, on any database.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -7,41 +7,22 @@ use axum::http::StatusCode;
 use tokio::sync::{Mutex, Semaphore};
 use tower_webhook::enlist::EnlistErrorKind;
 use tower_webhook::rejection::RejectionKind;
-use tower_webhook::store::{Claim, ClaimRequest, ClaimToken, Store};
+use tower_webhook::store::{Claim, ClaimRequest, ClaimToken};
 use tower_webhook::{HandlerError, Outcome, WebhookEvent};
 
-use super::database::{Database, Tx};
-use crate::exactly_once::receiver::{Receiver, key};
-
-impl Database {
-    /// The effect, with the completion enlisted first; not yet committed.
-    pub(crate) async fn pay(&self, event: &WebhookEvent) -> Result<Tx, HandlerError> {
-        let mut tx = self.begin().await?;
-        // Both spellings, by turns.
-        match event.attempt() {
-            Some(attempt) if attempt % 2 == 0 => event.complete_in(&mut *tx).await?,
-            _ => event.complete_in(&mut tx).await?,
-        }
-        sqlx::query("INSERT INTO payments VALUES ($1)").bind(event.id()).execute(&mut *tx).await?;
-        Ok(tx)
-    }
-
-    /// How often the event took effect.
-    pub(crate) async fn effects(&self, id: &str) -> i64 {
-        let count = sqlx::query_scalar("SELECT count(*) FROM payments WHERE id = $1").bind(id);
-        count.fetch_one(&self.pool).await.expect("a table")
-    }
-}
+use super::ledger::{Ledger, Transaction};
+use super::receiver::{Receiver, key};
 
 /// What the first run does; later ones pay and commit.
-fn first_then_pay<H, F>(database: &Database, first: H) -> (Receiver, Arc<AtomicUsize>)
+fn first_then_pay<L, H, F>(database: &L, first: H) -> (Receiver, Arc<AtomicUsize>)
 where
-    H: Fn(Database, WebhookEvent) -> F + Clone + Send + Sync + 'static,
+    L: Ledger,
+    H: Fn(L, WebhookEvent) -> F + Clone + Send + Sync + 'static,
     F: Future<Output = Result<(), HandlerError>> + Send + 'static,
 {
     let (runs, own) = (Arc::new(AtomicUsize::new(0)), database.clone());
     let counter = runs.clone();
-    let receiver = Receiver::new(database.store.clone(), move |event: WebhookEvent| {
+    let receiver = Receiver::new(database.store(), move |event: WebhookEvent| {
         let (database, first, run) = (own.clone(), first.clone(), counter.fetch_add(1, Ordering::SeqCst));
         async move {
             match run {
@@ -53,10 +34,9 @@ where
     (receiver, runs)
 }
 
-#[tokio::test]
-async fn effect_and_completion_are_committed_together() {
-    let database = Database::new().await;
-    let (receiver, runs) = first_then_pay(&database, |database, event| async move {
+pub(crate) async fn effect_and_completion_are_committed_together<L: Ledger>() {
+    let database = L::fresh().await;
+    let (receiver, runs) = first_then_pay(&database, |database: L, event: WebhookEvent| async move {
         let tx = database.pay(&event).await?;
         assert_eq!(database.effects("evt_1").await, 0, "not before the commit");
         Ok(tx.commit().await?)
@@ -68,10 +48,9 @@ async fn effect_and_completion_are_committed_together() {
     assert_eq!((database.effects("evt_1").await, runs.load(Ordering::SeqCst)), (1, 1));
 }
 
-#[tokio::test]
-async fn rollback_takes_the_completion_back_and_the_retry_runs() {
-    let database = Database::new().await;
-    let (receiver, _) = first_then_pay(&database, |database, event| async move {
+pub(crate) async fn rollback_takes_the_completion_back_and_the_retry_runs<L: Ledger>() {
+    let database = L::fresh().await;
+    let (receiver, _) = first_then_pay(&database, |database: L, event: WebhookEvent| async move {
         database.pay(&event).await?.rollback().await?;
         Err(HandlerError::transient("changed its mind"))
     });
@@ -82,10 +61,9 @@ async fn rollback_takes_the_completion_back_and_the_retry_runs() {
     assert_eq!(database.effects("evt_1").await, 1);
 }
 
-#[tokio::test]
-async fn forgotten_commit_is_a_500_and_the_retry_runs() {
-    let database = Database::new().await;
-    let (receiver, _) = first_then_pay(&database, |database, event| async move {
+pub(crate) async fn forgotten_commit_is_a_500_and_the_retry_runs<L: Ledger>() {
+    let database = L::fresh().await;
+    let (receiver, _) = first_then_pay(&database, |database: L, event: WebhookEvent| async move {
         drop(database.pay(&event).await?);
         Ok(())
     });
@@ -97,11 +75,11 @@ async fn forgotten_commit_is_a_500_and_the_retry_runs() {
     assert_eq!(database.effects("evt_1").await, 1);
 }
 
-#[tokio::test]
-async fn success_after_a_rollback_is_a_500() {
-    let database = Database::new().await;
-    let (receiver, _) =
-        first_then_pay(&database, |database, event| async move { Ok(database.pay(&event).await?.rollback().await?) });
+pub(crate) async fn success_after_a_rollback_is_a_500<L: Ledger>() {
+    let database = L::fresh().await;
+    let (receiver, _) = first_then_pay(&database, |database: L, event: WebhookEvent| async move {
+        Ok(database.pay(&event).await?.rollback().await?)
+    });
     let answer = receiver.deliver("evt_1").await;
     assert_eq!((answer.status, answer.outcome), (StatusCode::INTERNAL_SERVER_ERROR, Some(Outcome::Released)));
     assert_eq!(receiver.deliver("evt_1").await.outcome, Some(Outcome::Completed));
@@ -109,13 +87,12 @@ async fn success_after_a_rollback_is_a_500() {
 }
 
 /// Whether it will be committed nobody knows yet.
-#[tokio::test]
-async fn transaction_that_is_still_open_makes_it_a_503() {
-    let database = Database::new().await;
+pub(crate) async fn transaction_that_is_still_open_makes_it_a_503<L: Ledger>() {
+    let database = L::fresh().await;
     let leaked = Arc::new(Mutex::new(None));
     let (receiver, runs) = first_then_pay(&database, {
         let leaked = leaked.clone();
-        move |database, event| {
+        move |database: L, event: WebhookEvent| {
             let leaked = leaked.clone();
             async move {
                 *leaked.lock().await = Some(database.pay(&event).await?);
@@ -125,16 +102,15 @@ async fn transaction_that_is_still_open_makes_it_a_503() {
     });
     let answer = receiver.deliver("evt_1").await;
     assert_eq!(answer.rejection(), Some(RejectionKind::StoreUnavailable), "{answer:?}");
-    let tx: Tx = leaked.lock().await.take().expect("the handler left it");
+    let tx: L::Transaction = leaked.lock().await.take().expect("the handler left it");
     tx.commit().await.expect("a commit");
     assert_eq!(receiver.deliver("evt_1").await.outcome, Some(Outcome::Duplicate));
     assert_eq!((database.effects("evt_1").await, runs.load(Ordering::SeqCst)), (1, 1));
 }
 
-#[tokio::test]
-async fn failure_after_the_commit_is_passed_on_and_the_retry_is_a_duplicate() {
-    let database = Database::new().await;
-    let (receiver, runs) = first_then_pay(&database, |database, event| async move {
+pub(crate) async fn failure_after_the_commit_is_passed_on_and_the_retry_is_a_duplicate<L: Ledger>() {
+    let database = L::fresh().await;
+    let (receiver, runs) = first_then_pay(&database, |database: L, event: WebhookEvent| async move {
         database.pay(&event).await?.commit().await?;
         Err(HandlerError::transient("the mail could not be sent"))
     });
@@ -144,10 +120,9 @@ async fn failure_after_the_commit_is_passed_on_and_the_retry_is_a_duplicate() {
     assert_eq!((database.effects("evt_1").await, runs.load(Ordering::SeqCst)), (1, 1));
 }
 
-#[tokio::test]
-async fn panic_in_the_transaction_leaves_nothing_behind() {
-    let database = Database::new().await;
-    let (receiver, _) = first_then_pay(&database, |database, event| async move {
+pub(crate) async fn panic_in_the_transaction_leaves_nothing_behind<L: Ledger>() {
+    let database = L::fresh().await;
+    let (receiver, _) = first_then_pay(&database, |database: L, event: WebhookEvent| async move {
         let _tx = database.pay(&event).await?;
         panic!("asked to");
     });
@@ -156,10 +131,9 @@ async fn panic_in_the_transaction_leaves_nothing_behind() {
     assert_eq!(database.effects("evt_1").await, 1);
 }
 
-#[tokio::test]
-async fn completion_can_be_enlisted_again_after_a_rollback() {
-    let database = Database::new().await;
-    let (receiver, runs) = first_then_pay(&database, |database, event| async move {
+pub(crate) async fn completion_can_be_enlisted_again_after_a_rollback<L: Ledger>() {
+    let database = L::fresh().await;
+    let (receiver, runs) = first_then_pay(&database, |database: L, event: WebhookEvent| async move {
         database.pay(&event).await?.rollback().await?;
         Ok(database.pay(&event).await?.commit().await?)
     });
@@ -167,14 +141,12 @@ async fn completion_can_be_enlisted_again_after_a_rollback() {
     assert_eq!((database.effects("evt_1").await, runs.load(Ordering::SeqCst)), (1, 1));
 }
 
-/// One run has one transaction: a second one would not be fenced.
-#[tokio::test]
-async fn completion_cannot_be_enlisted_again_after_the_commit() {
-    let database = Database::new().await;
-    let (receiver, _) = first_then_pay(&database, |database, event| async move {
+/// One run has one transaction: a second one would have nothing to complete.
+pub(crate) async fn completion_cannot_be_enlisted_again_after_the_commit<L: Ledger>() {
+    let database = L::fresh().await;
+    let (receiver, _) = first_then_pay(&database, |database: L, event: WebhookEvent| async move {
         database.pay(&event).await?.commit().await?;
-        let mut tx = database.begin().await?;
-        let error = event.complete_in(&mut *tx).await.expect_err("it is completed");
+        let error = database.enlist(&event).await.expect_err("it is completed");
         assert_eq!(error.kind(), EnlistErrorKind::ClaimLost);
         Ok(())
     });
@@ -182,10 +154,9 @@ async fn completion_cannot_be_enlisted_again_after_the_commit() {
     assert_eq!(database.effects("evt_1").await, 1);
 }
 
-#[tokio::test]
-async fn permanent_failure_after_a_rollback_is_remembered() {
-    let database = Database::new().await;
-    let (receiver, runs) = first_then_pay(&database, |database, event| async move {
+pub(crate) async fn permanent_failure_after_a_rollback_is_remembered<L: Ledger>() {
+    let database = L::fresh().await;
+    let (receiver, runs) = first_then_pay(&database, |database: L, event: WebhookEvent| async move {
         database.pay(&event).await?.rollback().await?;
         Err(HandlerError::permanent("no such account"))
     });
@@ -196,19 +167,17 @@ async fn permanent_failure_after_a_rollback_is_remembered() {
 }
 
 /// Row 16: it slept through its lease before its transaction, and somebody else has paid.
-#[tokio::test]
-async fn zombie_cannot_enlist_and_its_client_gets_a_503() {
-    let database = Database::new().await;
+pub(crate) async fn zombie_cannot_enlist_and_its_client_gets_a_503<L: Ledger>() {
+    let database = L::fresh().await;
     let (asleep, wake) = (Arc::new(Semaphore::new(0)), Arc::new(Semaphore::new(0)));
     let (receiver, _) = first_then_pay(&database, {
         let (asleep, wake) = (asleep.clone(), wake.clone());
-        move |database, event| {
+        move |database: L, event: WebhookEvent| {
             let (asleep, wake) = (asleep.clone(), wake.clone());
             async move {
                 asleep.add_permits(1);
                 wake.acquire().await?.forget();
-                let mut tx = database.begin().await?;
-                let error = event.complete_in(&mut *tx).await.expect_err("the claim is another's");
+                let error = database.enlist(&event).await.expect_err("the claim is another's");
                 assert_eq!(error.kind(), EnlistErrorKind::ClaimLost);
                 assert!(!event.is_held());
                 Err(error.into())
@@ -226,14 +195,13 @@ async fn zombie_cannot_enlist_and_its_client_gets_a_503() {
     assert_eq!(database.effects("evt_1").await, 1);
 }
 
-/// While the transaction is open the event is fenced, even after its lease.
-#[tokio::test]
-async fn open_transaction_fences_after_the_lease() {
-    let database = Database::new().await;
+/// While the transaction is open it holds the event, even after the lease.
+pub(crate) async fn open_transaction_holds_the_event_after_the_lease<L: Ledger>() {
+    let database = L::fresh().await;
     let (inside, go_on) = (Arc::new(Semaphore::new(0)), Arc::new(Semaphore::new(0)));
     let (receiver, runs) = first_then_pay(&database, {
         let (inside, go_on) = (inside.clone(), go_on.clone());
-        move |database, event| {
+        move |database: L, event: WebhookEvent| {
             let (inside, go_on) = (inside.clone(), go_on.clone());
             async move {
                 database.lapse().await;
@@ -247,7 +215,7 @@ async fn open_transaction_fences_after_the_lease() {
     let first = receiver.spawn("evt_1");
     inside.acquire().await.expect("never closed").forget();
     let (id, token) = (key("evt_1"), ClaimToken::random());
-    let other = database.store.claim(&ClaimRequest::new(&id, token, std::time::Duration::from_secs(30))).await;
+    let other = database.store().claim(&ClaimRequest::new(&id, token, std::time::Duration::from_secs(30))).await;
     assert!(!matches!(other, Ok(Claim::Fresh { .. } | Claim::Completed { .. })), "{other:?}");
     go_on.add_permits(1);
     assert_eq!(first.await.expect("no panic").outcome, Some(Outcome::Completed));

@@ -7,7 +7,7 @@ use axum::response::IntoResponse;
 use axum::routing::post;
 use tokio::task::JoinHandle;
 use tower::ServiceExt;
-use tower_webhook::store::Store;
+use tower_webhook::store::IntoStore;
 use tower_webhook::testing::TestSender;
 use tower_webhook::{WebhookEvent, WebhookLayer};
 
@@ -21,7 +21,7 @@ pub(crate) struct Receiver {
 }
 
 impl Receiver {
-    pub(crate) fn new<H, F>(store: impl Store, handler: H) -> Self
+    pub(crate) fn new<H, F>(store: impl IntoStore, handler: H) -> Self
     where
         H: Fn(WebhookEvent) -> F + Clone + Send + Sync + 'static,
         F: Future<Output: IntoResponse> + Send + 'static,
@@ -30,7 +30,7 @@ impl Receiver {
     }
 
     pub(crate) fn configured<H, F>(
-        store: impl Store,
+        store: impl IntoStore,
         configure: impl FnOnce(WebhookLayer) -> WebhookLayer,
         handler: H,
     ) -> Self

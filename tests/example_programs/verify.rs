@@ -9,7 +9,6 @@ use tower_webhook::scheme::{self, Tolerance};
 use tower_webhook::testing::TestSender;
 
 use crate::examples::captured::Captured;
-use crate::examples::json_layout::{Layout, relaid};
 use crate::support::example::example;
 
 /// Where official SDKs disagree with each other, what we do, and why. Each such vector has its line here.
@@ -212,7 +211,7 @@ async fn changed_line_breaks_are_named() {
 
 #[tokio::test]
 async fn json_printed_anew_is_named() {
-    let compact = relaid(&valid().body, Layout::Compact).expect("JSON");
+    let compact = valid().body.replace("\n  ", "").replace("\n", "").replace("\": ", "\":");
     assert!(hint(&Captured { body: compact, ..valid() }).await.contains("as indented JSON"));
 }
 
@@ -241,14 +240,4 @@ async fn invalid_request_is_rejected() {
     let mut broken = valid();
     broken.headers.insert("not a name".to_owned(), String::new());
     assert_eq!(broken.judge().await.to_string(), "reject:malformed_request");
-}
-
-#[test]
-fn layouts_change_white_space_only() {
-    let json = r#" { "b" : [1.0 , {}, [ ]] , "a":"q\"{, }\\" } "#;
-    let indented = "{\n  \"b\": [\n    1.0,\n    {},\n    []\n  ],\n  \"a\": \"q\\\"{, }\\\\\"\n}";
-    assert_eq!(relaid(json, Layout::Compact).as_deref(), Some(r#"{"b":[1.0,{},[]],"a":"q\"{, }\\"}"#));
-    assert_eq!(relaid(json, Layout::Spaced).as_deref(), Some(r#"{"b": [1.0, {}, []], "a": "q\"{, }\\"}"#));
-    assert_eq!(relaid(json, Layout::Indented).as_deref(), Some(indented));
-    assert_eq!(relaid("{", Layout::Compact), None);
 }

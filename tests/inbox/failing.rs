@@ -68,7 +68,7 @@ async fn row_38_exhausted_event_is_a_dead_letter_with_its_bytes_and_every_error(
     assert_eq!(attempts(&runs), [1, 2, 3]);
     let kept = fixture.kept("evt_1").await;
     assert_eq!((kept.state, kept.summary.as_deref()), (EventState::Dead, Some("failure 3")));
-    assert_eq!(kept.request.expect("its parcel").body, body.as_bytes());
+    assert_eq!(kept.request.expect("its request").body, body.as_bytes());
     let reasons: Vec<_> = kept.failures.iter().map(|attempt| &*attempt.reason).collect();
     assert_eq!(reasons, ["failure 1", "failure 2", "failure 3"]);
     assert_eq!(*letters.lock().expect("no panic"), [("evt_1".to_owned(), 3, "failure 3".to_owned(), false)]);
@@ -194,9 +194,9 @@ async fn request_that_cannot_be_read_is_a_dead_letter() {
     use tower_webhook::store::{ClaimRequest, ClaimToken};
     let (fixture, runs) = answering(|_, _| StatusCode::OK.into_response());
     let key = EventKey::new("/webhooks", None, "evt_1");
-    let parcel = StoredRequest::new("from another version", "{}", std::time::SystemTime::now());
+    let stored_request = StoredRequest::new("from another version", "{}", std::time::SystemTime::now());
     let claim = ClaimRequest::new(&key, ClaimToken::random(), Duration::from_secs(30));
-    fixture.inbox.enqueue(&claim, &parcel).await.expect("an answer");
+    fixture.inbox.enqueue(&claim, &stored_request).await.expect("an answer");
     let worker = fixture.worker().on_permanent(|_| panic!("no handler said so"));
     assert_eq!(worker.on_dead_letter(|letter| assert!(!letter.permanent)).run_until_idle().await, 1);
     assert_eq!(attempts(&runs), [0; 0]);

@@ -105,7 +105,7 @@ async fn credentials_are_not_kept_unless_asked_for() {
         fixture.accepts(&delivery(&fixture)).await;
         let key = tower_webhook::EventKey::new("/hooks/{tenant}", None, "evt_1");
         let kept = fixture.inbox.get(&key).await.expect("an answer").expect("the event");
-        let head = kept.request.expect("a parcel").head;
+        let head = kept.request.expect("a request").head;
         assert_eq!(fixture.worker().run_until_idle().await, 1);
         let mut names: Vec<_> =
             seen.lock().expect("no panic")[0].headers.keys().map(|name| name.as_str().to_owned()).collect();

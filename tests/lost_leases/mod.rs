@@ -116,7 +116,7 @@ async fn row_18_claim_that_was_taken_over_is_not_completed_by_a_lost_token() {
         let answer = running.await.expect("no panic");
         assert_eq!(answer.rejection(), Some(RejectionKind::ClaimLost), "{answer:?}");
         assert_eq!(other.handler.runs(), 1);
-        // It had been told, by `is_held`, and went on: what no transaction fences is done twice.
+        // It had been told, by `is_held`, and went on: what no transaction completes is done twice.
         receiver.ledger.check_but_for(&["evt_1"], &server.keys().await, "no seed: nothing is random here");
     }
 }

@@ -216,5 +216,15 @@ async fn order_holds_across_releases() {
         fixture.count("SELECT count(*) FROM events WHERE due_at <= now()").await == 1
     })
     .await;
-    assert_eq!(old.lease(9, LEASE).await.pop().expect("the last one").key, third);
+    let leased = old.lease(9, LEASE).await.pop().expect("the third one");
+    assert_eq!(leased.key, third);
+
+    // The release before makes an event leasable that this one has accepted: due since it arrived.
+    let fourth = key("fourth");
+    accept_ordered(new, &fourth, Order::of("resource")).await;
+    let claim = ClaimRequest::new(&third, leased.token, LEASE);
+    assert_eq!(old.complete(&claim, &done).await.expect("an answer"), Hold::Held);
+    let due = "SELECT count(*) FROM events WHERE state = 'accepted' AND due_at = lease_until AND due_at <= now()";
+    assert_eq!(fixture.count(due).await, 1);
+    assert_eq!(lease_one(new).await.key, fourth);
 }

@@ -2,7 +2,7 @@
 
 use sqlx::{AssertSqlSafe, Column, Row, ValueRef};
 use tower_webhook::queue::{Filter, Queue};
-use tower_webhook::store::{PostgresStore, Store};
+use tower_webhook::store::{Hold, PostgresStore, Store};
 
 use crate::postgres::fixture::{Fixture, patient};
 use crate::support::states::{Found, INLINE, LEASE, Past, QUEUED, StateTable, bring_inline, bring_queued, key, lease};
@@ -64,22 +64,74 @@ async fn queued_rows_are_as_the_page_shows_them() {
             }
         }
         if state == "completed" {
-            records.push(completed_in_a_transaction().await);
+            let fixture = Fixture::new().await;
+            complete_in_a_transaction(&fixture).await;
+            records.push(found(&fixture, EVENT).await);
         }
         contradictions.extend(table.contradictions(state, &records));
     }
     assert!(contradictions.is_empty(), "{contradictions:#?}");
 }
 
-async fn completed_in_a_transaction() -> Found {
-    let fixture = Fixture::new().await;
+/// As a handler does that completes its event in its own transaction.
+async fn complete_in_a_transaction(fixture: &Fixture) {
     bring_queued(&fixture.store, "waiting", Past::Requeued).await;
     let leased = lease(&fixture.store).await;
     let statement = fixture.store.enlistment().expect("a statement").sql().to_owned();
     let statement = sqlx::query(AssertSqlSafe(statement)).bind(leased.key.as_str()).bind(&leased.token.as_bytes()[..]);
     let completed = statement.bind("200 OK").bind(1_000_000_i64).execute(&fixture.pool).await.expect("a completion");
     assert_eq!(completed.rows_affected(), 1);
-    found(&fixture, EVENT).await
+}
+
+/// The times of the event's lease mean the same in every state.
+async fn assert_times(fixture: &Fixture, what: &str) {
+    let until = "SELECT count(*) FROM events WHERE key LIKE '%evt_1' AND (lease_until > now()) = (state = 'running')";
+    assert_eq!(fixture.count(until).await, 1, "no lease holds the event from `lease_until` on: {what}");
+    let due = "SELECT count(*) FROM events WHERE key LIKE '%evt_1' AND state = 'running' AND arrival IS NOT NULL
+        AND (due_at <> lease_until OR was_due_at > now() OR was_due_at IS NULL)";
+    assert_eq!(fixture.count(due).await, 0, "a running event is due when its lease ends: {what}");
+    let was_due =
+        "SELECT count(*) FROM events WHERE key LIKE '%evt_1' AND state <> 'running' AND was_due_at IS NOT NULL";
+    assert_eq!(fixture.count(was_due).await, 0, "only a running event was due before: {what}");
+}
+
+#[tokio::test]
+async fn lease_until_and_due_at_mean_the_same_in_every_state() {
+    for state in INLINE {
+        let fixture = Fixture::new().await;
+        bring_inline(&fixture.store, state, None).await;
+        assert_times(&fixture, &format!("inline, {state}")).await;
+    }
+    for state in QUEUED.into_iter().filter(|state| *state != "lapsed") {
+        for past in Past::ALL {
+            let fixture = Fixture::new().await;
+            bring_queued(&store(&fixture, past), state, past).await;
+            assert_times(&fixture, &format!("queued, {state}, {past:?}")).await;
+        }
+    }
+    let fixture = Fixture::new().await;
+    complete_in_a_transaction(&fixture).await;
+    assert_times(&fixture, "completed in a transaction").await;
+}
+
+#[tokio::test]
+async fn release_and_renewal_keep_the_meaning_of_the_times() {
+    let fixture = Fixture::new().await;
+    bring_queued(&fixture.store, "waiting", Past::Bare).await;
+    let due_at = async || {
+        let due_at = sqlx::query_scalar(AssertSqlSafe(fixture.about("SELECT due_at::text FROM events")));
+        due_at.fetch_one(&fixture.pool).await.expect("a time")
+    };
+    let before: String = due_at().await;
+    let leased = lease(&fixture.store).await;
+    let claim = leased.claim(2 * LEASE);
+    assert_eq!(fixture.store.renew(&claim).await.expect("an answer"), Hold::Held);
+    assert_times(&fixture, "renewed").await;
+    assert_eq!(fixture.store.start(&claim).await.expect("an answer"), Hold::Held);
+    assert_times(&fixture, "started").await;
+    assert_eq!(fixture.store.release(&leased.key, leased.token).await.expect("an answer"), Hold::Held);
+    assert_times(&fixture, "released").await;
+    assert_eq!(due_at().await, before, "due since when it was due before");
 }
 
 #[tokio::test]

@@ -3,6 +3,9 @@
 
 mod delivery;
 mod enlist;
+mod explained;
+mod failure_hook;
+mod hints;
 mod identity;
 mod kit;
 mod replay_guard;

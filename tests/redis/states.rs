@@ -70,10 +70,10 @@ impl Prefixed {
         let mut connection = self.connection.clone();
         let keys: Vec<String> = cmd("KEYS").arg(&pattern).query_async(&mut connection).await.expect("the keys");
         let names =
-            ["events", "due:", "types:", "endpoints:", "running", "completed", "dead", "line:", "applied", "failures"];
+            ["events", "due:", "types:", "endpoints:", "running", "completed", "dead", "order:", "applied", "failures"];
         let mut found: Found = names.map(|name| (name.to_owned(), None)).into();
         found.insert(EVENT_KEY.to_owned(), self.record().await.map(|_| String::new()));
-        found.insert("parcel:".to_owned(), has_request.then(String::new));
+        found.insert("request:".to_owned(), has_request.then(String::new));
         for key in keys {
             let name = &key[pattern.len() - 1..];
             let name = name.find(':').map_or(name, |colon| &name[..=colon]);
@@ -84,7 +84,7 @@ impl Prefixed {
                 "types:" if !key.ends_with("/webhooks") => continue,
                 "types:" => cmd("EXISTS").arg(&key).to_owned(),
                 "endpoints:" => cmd("ZSCORE").arg(&key).arg("/webhooks").to_owned(),
-                "parcel:" | "unsettled" => continue,
+                "request:" | "unsettled" => continue,
                 _ => cmd("ZSCORE").arg(&key).arg(&number).to_owned(),
             };
             let holds = holds_anything(&mut holds, &mut connection).await;

@@ -109,7 +109,7 @@ async fn both_ways_keeping(
     let stored = inbox.list(&Filter::all(), &Page::first(10)).await.expect("an answer");
     let key = &stored.first().expect("the event").key;
     let kept = inbox.get(key).await.expect("an answer").expect("the event");
-    let head = String::from_utf8_lossy(&kept.request.expect("a parcel").head).into_owned();
+    let head = String::from_utf8_lossy(&kept.request.expect("a request").head).into_owned();
     assert_eq!(Worker::new(inbox, handlers).run_until_idle().await, 1);
     let seen = notes.lock().expect("no panic under the lock").clone();
     let [inline, worker] = <[Seen; 2]>::try_from(seen).expect("two runs");

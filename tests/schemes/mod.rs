@@ -11,6 +11,7 @@ mod boundaries;
 mod coverage;
 mod cross_provider;
 mod custom;
+mod diagnose;
 mod endpoint;
 mod handshake_abuse;
 mod handshakes;

@@ -151,7 +151,7 @@ async fn inbox_does_not_keep_the_jwt() {
     let app: Router = Router::new().fallback(|| async {}).layer(layer);
     assert_eq!(app.oneshot(request).await.expect("an answer").status(), 200);
     let events = inbox.list(&Filter::all(), &Page::first(1)).await.expect("an answer");
-    let stored = inbox.get(&events[0].key).await.expect("an answer").expect("the event").request.expect("a parcel");
+    let stored = inbox.get(&events[0].key).await.expect("an answer").expect("the event").request.expect("a request");
     assert!(!String::from_utf8_lossy(&stored.head).contains(&jwt));
 }
 

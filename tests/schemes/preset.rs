@@ -88,12 +88,17 @@ impl Preset {
 
     /// The scheme as a receiver has it.
     pub(crate) fn scheme(&self) -> Arc<dyn Scheme> {
-        self.under(match self.algorithm {
+        self.under(self.secret())
+    }
+
+    /// The secret that a receiver has.
+    pub(crate) fn secret(&self) -> &'static str {
+        match self.algorithm {
             Algorithm::Ed25519 => ED25519_PUBLIC,
             Algorithm::EcdsaP256 => P256_PUBLIC,
             _ if self.name == "gitlab-signed" => SIGNING_TOKEN,
             _ => SECRET,
-        })
+        }
     }
 
     /// The scheme as the provider has it: the same, but for a private key.

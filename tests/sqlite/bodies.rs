@@ -10,7 +10,7 @@ use tower_webhook::testing::ManualClock;
 use tower_webhook::testing::conformance::{self, Harness};
 
 use crate::sqlite::fixture::{DAY, Fixture, LEASE, claim, key, write_lock};
-use crate::sqlite::queue::{NOW, accept, complete, complete_in, count, lease_one, parcel};
+use crate::sqlite::queue::{NOW, accept, complete, complete_in, count, lease_one, stored_request};
 
 const MINUTE: Duration = Duration::from_secs(60);
 
@@ -154,7 +154,7 @@ async fn shorter_time_holds_for_events_that_were_completed_before() {
     complete(&store, &lease_one(&store).await, DAY).await;
     clock.advance(MINUTE);
     let body = async |store: &SqliteStore| store.get(&event).await.expect("an answer").expect("the record").request;
-    assert_eq!(body(&keeping(&fixture, &clock, 2 * MINUTE).await).await, Some(parcel("evt_1")));
+    assert_eq!(body(&keeping(&fixture, &clock, 2 * MINUTE).await).await, Some(stored_request("evt_1")));
     assert_eq!(body(&keeping(&fixture, &clock, MINUTE).await).await, None);
-    assert_eq!(body(&store).await, Some(parcel("evt_1")), "nothing has purged it");
+    assert_eq!(body(&store).await, Some(stored_request("evt_1")), "nothing has purged it");
 }

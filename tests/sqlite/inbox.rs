@@ -10,7 +10,7 @@ use tower_webhook::testing::ManualClock;
 use tower_webhook::testing::conformance::{self, Harness};
 
 use crate::sqlite::fixture::{DAY, Fixture, LEASE, PATIENCE, claim, eventually, is_fresh, key, write_lock};
-use crate::sqlite::queue::{NOW, accept, at, count, lease, lease_one, parcel};
+use crate::sqlite::queue::{NOW, accept, at, count, lease, lease_one, stored_request};
 
 /// A file for every store.
 struct Files(ManualClock, std::sync::Mutex<Vec<Fixture>>);
@@ -43,10 +43,10 @@ async fn accepted_event_survives_reopening_the_file() {
     // Not closed, not flushed by anybody else: the answer alone promises it.
     let other = fixture.store().await;
     let kept = other.get(&event).await.expect("an answer").expect("the event");
-    assert_eq!((kept.state, kept.request), (EventState::Waiting, Some(parcel("evt_1"))));
+    assert_eq!((kept.state, kept.request), (EventState::Waiting, Some(stored_request("evt_1"))));
     assert_eq!(other.claim(&claim(&event)).await.expect("an answer"), Claim::Accepted { same_body: true });
     let leased = lease_one(&other).await;
-    assert_eq!((leased.key, leased.request), (event, parcel("evt_1")));
+    assert_eq!((leased.key, leased.request), (event, stored_request("evt_1")));
     assert!(lease(&store, 1).await.is_empty());
 }
 
@@ -56,13 +56,13 @@ async fn event_is_not_accepted_while_it_cannot_be_written() {
     let pool = fixture.pool().await;
     let store = SqliteStore::builder().lock_wait(Duration::from_millis(100)).build(&pool).await.expect("a store");
     let transaction = write_lock(&pool).await;
-    let (event, parcel) = (key("evt_1"), parcel("evt_1"));
+    let (event, stored_request) = (key("evt_1"), stored_request("evt_1"));
     let mine = claim(&event);
-    assert_eq!(store.enqueue(&mine, &parcel).await.expect_err("locked").kind(), StoreErrorKind::Locked);
+    assert_eq!(store.enqueue(&mine, &stored_request).await.expect_err("locked").kind(), StoreErrorKind::Locked);
     transaction.rollback().await.expect("an end");
     assert_eq!((count(&pool, "webhook_events").await, count(&pool, "webhook_events_parcels").await), (0, 0));
-    assert!(is_fresh(store.enqueue(&mine, &parcel).await.expect("an answer")));
-    assert!(is_fresh(store.enqueue(&mine, &parcel).await.expect("an answer")), "a lost reply, asked again");
+    assert!(is_fresh(store.enqueue(&mine, &stored_request).await.expect("an answer")));
+    assert!(is_fresh(store.enqueue(&mine, &stored_request).await.expect("an answer")), "a lost reply, asked again");
     assert_eq!((count(&pool, "webhook_events").await, count(&pool, "webhook_events_parcels").await), (1, 1));
 }
 
@@ -96,8 +96,8 @@ async fn lease_of_large_events_takes_a_few_at_a_time() {
     let fixture = Fixture::new();
     let store = fixture.store().await;
     for (id, size) in [("a", MIB), ("b", 2 * MIB), ("c", 2 * MIB), ("huge", 6 * MIB), ("d", 10), ("e", 10)] {
-        let parcel = parcel(&"x".repeat(size));
-        assert!(is_fresh(store.enqueue(&claim(&key(id)), &parcel).await.expect("an answer")), "{id}");
+        let stored_request = stored_request(&"x".repeat(size));
+        assert!(is_fresh(store.enqueue(&claim(&key(id)), &stored_request).await.expect("an answer")), "{id}");
     }
     for expected in [&["a", "b"][..], &["c"], &["huge"], &["d", "e"], &[]] {
         let leased = lease(&store, 64).await;
@@ -246,7 +246,7 @@ async fn accepted_event_whose_caller_left_is_not_released() {
             let (store, event) = (store.clone(), event.clone());
             async move {
                 let request = ClaimRequest::new(&event, ClaimToken::random(), LEASE);
-                store.enqueue(&request, &parcel("left")).await.map(|_| ())
+                store.enqueue(&request, &stored_request("left")).await.map(|_| ())
             }
         });
         tokio::time::sleep(Duration::from_micros(n * 5)).await;

@@ -13,7 +13,7 @@ use tower_webhook::queue::{EventState, Filter, LAPSED, Page, Queue};
 use crate::sqlite::fixture::{Fixture, eventually};
 use crate::sqlite::inbox_fixture::{InboxFixture, create_payments, paid, payments, tireless};
 use crate::sqlite::processes::Process;
-use crate::sqlite::queue::{accept, lease, parcel};
+use crate::sqlite::queue::{accept, lease, stored_request};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn accepted_events_survive_a_killed_process() {
@@ -32,7 +32,7 @@ async fn accepted_events_survive_a_killed_process() {
         lease(&store, 1_000_000).await.into_iter().map(|leased| (leased.key.id().to_owned(), leased)).collect();
     println!("{} accepted, {} found", accepted.len(), leased.len());
     for id in accepted {
-        assert_eq!(leased.get(&id).expect("what was accepted").request, parcel(&id));
+        assert_eq!(leased.get(&id).expect("what was accepted").request, stored_request(&id));
     }
 }
 

@@ -8,7 +8,7 @@ use tower_webhook::store::{ClaimRequest, ClaimToken, Hold, MemoryStore, SqliteSt
 use tower_webhook::testing::ManualClock;
 
 use crate::sqlite::fixture::{Fixture, LEASE, PATIENCE, is_fresh};
-use crate::sqlite::queue::{NOW, at, parcel};
+use crate::sqlite::queue::{NOW, at, stored_request};
 use crate::support::checker::asked_seed;
 
 const ENDPOINTS: [&str; 4] = ["/a", "/b", "/c", "/ü \"quoted\""];
@@ -102,9 +102,9 @@ async fn peeking_waits_for_no_lock() {
 }
 
 async fn accept(inbox: &impl Queue, key: &EventKey, event_type: Option<&str>, order: Option<Order>) {
-    let parcel = order.into_iter().fold(parcel("body"), tower_webhook::queue::StoredRequest::ordered);
+    let stored_request = order.into_iter().fold(stored_request("body"), tower_webhook::queue::StoredRequest::ordered);
     let claim = ClaimRequest::new(key, ClaimToken::random(), LEASE).event_type(event_type);
-    assert!(is_fresh(inbox.enqueue(&claim, &parcel).await.expect("an answer")));
+    assert!(is_fresh(inbox.enqueue(&claim, &stored_request).await.expect("an answer")));
 }
 
 /// Two inboxes that are asked the same.

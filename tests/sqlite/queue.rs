@@ -12,7 +12,7 @@ use crate::sqlite::fixture::{Fixture, LEASE, claim, is_fresh, key};
 
 pub(crate) const NOW: u64 = 1_700_000_000;
 
-pub(crate) fn parcel(body: &str) -> StoredRequest {
+pub(crate) fn stored_request(body: &str) -> StoredRequest {
     StoredRequest::new("POST / HTTP/1.1", body.to_owned(), std::time::UNIX_EPOCH + Duration::from_secs(NOW))
 }
 
@@ -21,9 +21,9 @@ pub(crate) async fn accept(store: &SqliteStore, id: &str) -> EventKey {
 }
 
 pub(crate) async fn accept_in(store: &SqliteStore, id: &str, order: Option<Order>) -> EventKey {
-    let (key, parcel) = (key(id), parcel(id));
-    let parcel = order.map_or(parcel.clone(), |order| parcel.ordered(order));
-    assert!(is_fresh(store.enqueue(&claim(&key), &parcel).await.expect("an answer")), "{id}");
+    let (key, stored_request) = (key(id), stored_request(id));
+    let stored_request = order.map_or(stored_request.clone(), |order| stored_request.ordered(order));
+    assert!(is_fresh(store.enqueue(&claim(&key), &stored_request).await.expect("an answer")), "{id}");
     key
 }
 

@@ -8,7 +8,7 @@ use tower_webhook::store::{Claim, ClaimToken, Hold, SqliteStore, Store};
 use tower_webhook::testing::ManualClock;
 
 use crate::sqlite::fixture::{DAY, Fixture, LEASE, PATIENCE, claim, is_fresh, key};
-use crate::sqlite::queue::{NOW, accept, accept_in, at, complete, count, lease, lease_one, parcel};
+use crate::sqlite::queue::{NOW, accept, accept_in, at, complete, count, lease, lease_one, stored_request};
 
 #[tokio::test]
 async fn purge_keeps_dead_letters_and_the_last_applied_sequence() {
@@ -33,7 +33,7 @@ async fn purge_keeps_dead_letters_and_the_last_applied_sequence() {
     assert_eq!(store.purge().await.expect("a purge"), 2);
     assert_eq!(count(&pool, "webhook_events_parcels").await, 2, "bodies go with their events");
     let kept = store.get(&dead.key).await.expect("an answer").expect("the dead letter");
-    assert_eq!((kept.state, kept.request), (EventState::Dead, Some(parcel("dead"))));
+    assert_eq!((kept.state, kept.request), (EventState::Dead, Some(stored_request("dead"))));
     accept_in(&store, "sequence 6", Some(Order::of("account").sequence(6))).await;
     let leased = lease(&store, 2).await;
     assert_eq!(leased.iter().map(|leased| leased.superseded).collect::<Vec<_>>(), [false, true]);
@@ -64,8 +64,8 @@ async fn numbers_are_not_given_twice() {
             }
         }
     }
-    let parcels = count(&fixture.pool().await, "webhook_events_parcels").await;
-    assert_eq!(parcels, 0, "no body without its event");
+    let requests = count(&fixture.pool().await, "webhook_events_parcels").await;
+    assert_eq!(requests, 0, "no body without its event");
 }
 
 /// A thousand at a time, so that others get their turn; and each of them once.

@@ -1,10 +1,11 @@
 //! The table in each state of an event, as `docs/states.md` shows it.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
 
 use sqlx::{AssertSqlSafe, Column, Row, SqlitePool, ValueRef};
 use tower_webhook::queue::{LeaseRequest, Queue};
-use tower_webhook::store::SqliteStore;
+use tower_webhook::store::{Hold, SqliteStore, Store};
 use tower_webhook::testing::ManualClock;
 
 use crate::sqlite::fixture::{Fixture, write_lock};
@@ -72,6 +73,43 @@ async fn queued_rows_are_as_the_page_shows_them() {
         contradictions.extend(table.contradictions(state, &records));
     }
     assert!(contradictions.is_empty(), "{contradictions:#?}");
+}
+
+/// When the event's lease ends, when it is due, and when it was due before.
+async fn times(pool: &SqlitePool) -> [Option<i64>; 3] {
+    let times = sqlx::query_as("SELECT lease_until, due_at, was_due_at FROM webhook_events");
+    let (lease_until, due_at, was_due_at) = times.fetch_one(pool).await.expect("the row");
+    [lease_until, due_at, was_due_at]
+}
+
+#[tokio::test]
+async fn running_event_is_due_when_its_lease_ends_and_a_release_puts_it_back() {
+    let (fixture, clock) = (Fixture::new(), ManualClock::at_unix(NOW));
+    let (store, pool) = (store(&fixture, &clock, Past::Bare).await, fixture.pool().await);
+    bring_queued(&store, "waiting", Past::Bare).await;
+    let waiting = times(&pool).await;
+    clock.advance(LEASE);
+    let leased = lease(&store).await;
+    let mut last = None;
+    for call in ["lease", "renew", "start"] {
+        let claim = leased.claim(2 * LEASE);
+        match call {
+            "renew" => assert_eq!(store.renew(&claim).await.expect("an answer"), Hold::Held),
+            "start" => assert_eq!(store.start(&claim).await.expect("an answer"), Hold::Held),
+            _ => {}
+        }
+        let [lease_until, due_at, was_due_at] = times(&pool).await;
+        assert_eq!((due_at, was_due_at), (lease_until, waiting[1]), "{call}");
+        assert!(lease_until >= last, "{call}");
+        last = lease_until;
+        clock.advance(Duration::from_millis(1));
+    }
+    clock.advance(2 * LEASE);
+    let leased = lease(&store).await;
+    let [lease_until, due_at, was_due_at] = times(&pool).await;
+    assert_eq!((due_at, was_due_at), (lease_until, waiting[1]), "leased again once it had lapsed");
+    assert_eq!(store.release(&leased.key, leased.token).await.expect("an answer"), Hold::Held);
+    assert_eq!(times(&pool).await, waiting);
 }
 
 /// Events that come into a state by another way than the usual verbs.

@@ -98,6 +98,24 @@ async fn many_stores_bring_one_file_up_to_date_at_once() {
     assert!(ids.contains(&"theirs".to_owned()), "{ids:?}");
 }
 
+/// The release before keeps the due time of a running event in `due_at`.
+#[tokio::test]
+async fn event_that_an_earlier_release_has_leased_is_released_to_when_it_was_due() {
+    let fixture = Fixture::new();
+    let pool = old_file(&fixture).await;
+    let store = fixture.store().await;
+    accept(&store, "new").await;
+    let lapsed = "UPDATE webhook_events SET due_at = 5, lease_until = 10,
+        boot = (SELECT boot FROM webhook_events WHERE key LIKE '%/new') WHERE key LIKE '%/leased'";
+    assert_eq!(sqlx::query(lapsed).execute(&pool).await.expect("a change").rows_affected(), 1);
+    let leased = lease(&store, 9).await;
+    let leased = leased.iter().find(|leased| leased.key.id() == "leased").expect("the lapsed one");
+    assert_eq!(store.release(&leased.key, leased.token).await.expect("an answer"), Hold::Held);
+    let times = "SELECT due_at, was_due_at FROM webhook_events WHERE key LIKE '%/leased'";
+    let times = sqlx::query_as::<_, (Option<i64>, Option<i64>)>(times).fetch_one(&pool).await;
+    assert_eq!(times.expect("the row"), (Some(5), None));
+}
+
 /// Heads that no layer wrote, so that only the states are of interest.
 #[tokio::test]
 async fn worker_drains_a_file_of_an_earlier_release() {

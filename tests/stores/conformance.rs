@@ -21,7 +21,7 @@ enum Mistake {
     ClaimsInTwoSteps,
     /// Answers a repeated claim as if it were somebody else's.
     IgnoresOwnToken,
-    /// Fences by the clock: what has lapsed cannot be renewed.
+    /// Goes by the clock: what has lapsed cannot be renewed.
     RefusesLapsed,
     /// Says that it renewed, and does not.
     NeverRenews,

@@ -58,7 +58,8 @@ pub(crate) async fn try_verbs(what: &str, inbox: &impl Queue, must_work: bool) {
     let claim = ClaimRequest::new(&inline, ClaimToken::random(), LEASE);
     let kept = ClaimRequest::new(&queued, ClaimToken::random(), LEASE).event_type(Some("x"));
     let again = ClaimRequest::new(&queued, ClaimToken::random(), LEASE).event_type(Some("x"));
-    let (parcel, done) = (StoredRequest::new("head", "body", UNIX_EPOCH), Completion::succeeded("200 OK", LEASE));
+    let (stored_request, done) =
+        (StoredRequest::new("head", "body", UNIX_EPOCH), Completion::succeeded("200 OK", LEASE));
     let mut leased = None;
     let lease = async {
         leased = inbox.lease(&LeaseRequest::new(1, LEASE)).await?.pop();
@@ -68,7 +69,10 @@ pub(crate) async fn try_verbs(what: &str, inbox: &impl Queue, must_work: bool) {
         ("claim", in_time(what, inbox.claim(&claim)).await.map(|claim| matches!(claim, Claim::Fresh { .. }))),
         ("renew", in_time(what, inbox.renew(&claim)).await.map(|hold| hold == Hold::Held)),
         ("complete", in_time(what, inbox.complete(&claim, &done)).await.map(|hold| hold == Hold::Held)),
-        ("enqueue", in_time(what, inbox.enqueue(&kept, &parcel)).await.map(|c| c == Claim::Fresh { attempt: None })),
+        (
+            "enqueue",
+            in_time(what, inbox.enqueue(&kept, &stored_request)).await.map(|c| c == Claim::Fresh { attempt: None }),
+        ),
         ("peek", in_time(what, inbox.peek(&again)).await.map(|c| c == Some(Claim::Accepted { same_body: true }))),
         ("waiting", in_time(what, inbox.waiting(9)).await.map(|waiting| waiting == 1)),
         ("lease", in_time(what, lease).await),

@@ -219,8 +219,8 @@ impl Store for Faulty {
 }
 
 impl Queue for Faulty {
-    fn enqueue<'a>(&'a self, claim: &'a ClaimRequest<'a>, parcel: &'a StoredRequest) -> StoreFuture<'a, Claim> {
-        Box::pin(async move { self.pass(Verb::Accept, claim.key, self.inner.enqueue(claim, parcel)).await })
+    fn enqueue<'a>(&'a self, claim: &'a ClaimRequest<'a>, stored_request: &'a StoredRequest) -> StoreFuture<'a, Claim> {
+        Box::pin(async move { self.pass(Verb::Accept, claim.key, self.inner.enqueue(claim, stored_request)).await })
     }
 
     fn peek<'a>(&'a self, claim: &'a ClaimRequest<'a>) -> StoreFuture<'a, Option<Claim>> {

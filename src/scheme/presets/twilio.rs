@@ -63,6 +63,7 @@ const SHA1: &str = "HMAC-SHA1 of {url}, then the form's parameters, sorted";
 const SHA256: &str = "HMAC-SHA256 of {url}, then the form's parameters, sorted";
 
 /// The differences between Twilio's two schemes.
+#[derive(Clone, Copy)]
 struct Variant {
     name: &'static str,
     algorithm: Algorithm,
@@ -73,7 +74,11 @@ impl Variant {
     fn scheme(self, secrets: impl IntoSecrets, url: &str) -> Result<Custom, ConfigError> {
         let algorithm = self.algorithm;
         let secrets = Secrets::new(secrets, move |text| Key::new(algorithm, text.as_bytes()))?;
-        let url = PublicUrl::new(url)?;
+        self.at(PublicUrl::new(url)?, secrets)
+    }
+
+    fn at(self, url: PublicUrl, secrets: Secrets) -> Result<Custom, ConfigError> {
+        let algorithm = self.algorithm;
         let mut profile = Profile::default()
             .id(IdSource::unsigned_header("i-twilio-idempotency-token")?.or(IdSource::none()))
             .event_type(TypeSource::by_body(event_type))
@@ -82,9 +87,13 @@ impl Variant {
             .refusal_status(StatusCode::FORBIDDEN)
             .unsigned_status(StatusCode::BAD_REQUEST);
         profile.signs_url = true;
-        let signing = url.clone();
+        let (signing, shown, same) = (url.clone(), url.clone(), secrets.clone());
         Ok(Custom::by_body(self.name, secrets, move |head, body| read(&url, algorithm, head, body))
             .signing(move |message, secrets| sign(&signing, message, secrets))
+            .signing_url(
+                move |head| Some(signed_url(&shown, head).ok()?.into_owned()),
+                move |url| self.at(PublicUrl::exactly(url).ok()?, same.clone()).ok(),
+            )
             .required_header(SIGNATURE)
             .described(self.signs)
             .with_profile(profile))

@@ -117,6 +117,15 @@ impl Scheme for Template {
         }
     }
 
+    fn signed_url(&self, head: &Head<'_>) -> Option<String> {
+        Some(self.url.as_ref()?.for_request(head).ok()?.into_owned())
+    }
+
+    fn at_url(&self, url: &str) -> Option<Arc<dyn Scheme>> {
+        let url = self.url.as_ref()?.at(url)?;
+        Some(Arc::new(Self { url: Some(url), ..self.clone() }))
+    }
+
     fn probe(&self, head: &Head<'_>) -> Option<Result<Response<Bytes>, Rejection>> {
         self.probe.as_ref().and_then(|probe| probe(head))
     }

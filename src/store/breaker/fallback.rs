@@ -2,13 +2,14 @@
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::Instant;
 
 use tokio::sync::watch;
 
 use super::journal::{Completed, Conflict, Journal, OnConflict};
 use super::store_claims::StoreClaims;
+use crate::lock::lock;
 use crate::store::{Claim, ClaimRequest, ClaimToken, Completion, Hold, StoreError, StoreErrorKind};
 use crate::{EventKey, telemetry};
 
@@ -64,13 +65,13 @@ impl Fallback {
     /// Answers a claim that the store cannot answer better: of an event that runs here, or was completed here and is
     /// not confirmed.
     pub(super) fn known_only_here(&self, request: &ClaimRequest<'_>, now: Instant) -> Option<Claim> {
-        let mut claims = self.lock();
+        let mut claims = lock(&self.claims);
         claims.journal.claim(request, now).or_else(|| claims.of_store.known_only_here(request, now))
     }
 
     /// Decides a claim without the store. `in_doubt` says that the store may have given it, too.
     pub(super) fn claim(&self, request: &ClaimRequest<'_>, in_doubt: bool, now: Instant) -> Result<Claim, StoreError> {
-        let mut claims = self.lock();
+        let mut claims = lock(&self.claims);
         if let Some(claim) = claims.journal.claim(request, now).or_else(|| claims.of_store.claim(request, now)) {
             return Ok(claim);
         }
@@ -93,10 +94,10 @@ impl Fallback {
         Err(StoreError::new(StoreErrorKind::Full))
     }
 
-    /// Records a claim that the store has given. If the event was claimed here while the store was deciding, that answer
-    /// stands and is returned: the store's claim has to be released.
+    /// Records a claim that the store has given. If the event was claimed here while the store was deciding, that
+    /// answer stands and is returned: the store's claim has to be released.
     pub(super) fn record_store_claim(&self, request: &ClaimRequest<'_>, now: Instant) -> Option<Claim> {
-        let mut claims = self.lock();
+        let mut claims = lock(&self.claims);
         let here = claims.journal.claim(request, now);
         if here.is_none() {
             claims.journal.forget_lapsed(request.key);
@@ -108,7 +109,7 @@ impl Fallback {
     }
 
     pub(super) fn renew(&self, claim: &ClaimRequest<'_>, now: Instant) -> GivenBy {
-        let mut claims = self.lock();
+        let mut claims = lock(&self.claims);
         match claims.journal.renew(claim, now) {
             Some(hold) => GivenBy::Fallback(hold),
             None => GivenBy::Store { is_held: claims.of_store.renew(claim, now) },
@@ -117,7 +118,7 @@ impl Fallback {
 
     /// Completes a claim that the fallback gave; `None`, if the store has to answer.
     pub(super) fn complete(&self, claim: &ClaimRequest<'_>, completion: &Completion<'_>, now: Instant) -> Option<Hold> {
-        let mut claims = self.lock();
+        let mut claims = lock(&self.claims);
         let hold = claims.journal.complete(claim, completion, now);
         match hold {
             Some(_) => self.count(&claims),
@@ -130,7 +131,7 @@ impl Fallback {
     }
 
     pub(super) fn release(&self, claim: &ClaimRequest<'_>, now: Instant) -> GivenBy {
-        let mut claims = self.lock();
+        let mut claims = lock(&self.claims);
         match claims.journal.release(claim, now) {
             Some((_, true)) => GivenBy::Store { is_held: true },
             Some((hold, false)) => GivenBy::Fallback(hold),
@@ -143,7 +144,7 @@ impl Fallback {
 
     /// Notes the store's answer to a completion.
     pub(super) fn completed(&self, key: &EventKey, token: ClaimToken, hold: Hold) {
-        let mut claims = self.lock();
+        let mut claims = lock(&self.claims);
         match hold {
             Hold::Held => claims.of_store.confirm(key, token),
             Hold::Lost => claims.of_store.forget(key, token),
@@ -153,12 +154,12 @@ impl Fallback {
 
     /// Notes that the store refused a renewal.
     pub(super) fn lost(&self, key: &EventKey, token: ClaimToken) {
-        self.lock().of_store.forget_running(key, token);
+        lock(&self.claims).of_store.forget_running(key, token);
     }
 
     /// Returns whether to start a task that reconciles: there are completions for the store, and no such task.
     pub(super) fn begin_reconciling(&self) -> bool {
-        let mut claims = self.lock();
+        let mut claims = lock(&self.claims);
         let begin = claims.journal.done() > 0 && !claims.is_reconciling;
         claims.is_reconciling |= begin;
         begin
@@ -166,17 +167,17 @@ impl Fallback {
 
     /// Returns whether the task is to end: the store has all completions.
     pub(super) fn end_reconciling(&self) -> bool {
-        let mut claims = self.lock();
+        let mut claims = lock(&self.claims);
         claims.is_reconciling = claims.journal.done() > 0;
         !claims.is_reconciling
     }
 
     pub(super) fn stop_reconciling(&self) {
-        self.lock().is_reconciling = false;
+        lock(&self.claims).is_reconciling = false;
     }
 
     pub(super) fn batch(&self, from: u64, size: usize, now: Instant) -> Vec<(u64, Arc<Completed>)> {
-        let mut claims = self.lock();
+        let mut claims = lock(&self.claims);
         let batch = claims.journal.batch(from, size, now);
         self.count(&claims);
         batch
@@ -192,7 +193,7 @@ impl Fallback {
     /// Notes that another claim holds the event in the store. Its holder may be gone: the conflict is reported once the
     /// claim has outlived a lease, and the journal keeps the event until the claim ends.
     pub(super) fn in_flight_elsewhere(&self, completed: &Completed, conflict: &Conflict, now: Instant) {
-        let is_due = self.lock().journal.in_flight_elsewhere(completed, now);
+        let is_due = lock(&self.claims).journal.in_flight_elsewhere(completed, now);
         if is_due {
             self.report(conflict);
         }
@@ -200,7 +201,7 @@ impl Fallback {
 
     /// Notes that the store knows of the completion now. Returns whether a conflict was reported before.
     pub(super) fn transferred(&self, number: u64, completed: &Completed) -> bool {
-        let mut claims = self.lock();
+        let mut claims = lock(&self.claims);
         let was_reported = claims.journal.forget(number);
         claims.of_store.insert_done(&completed.key, completed.token, completed.fingerprint, completed.until);
         claims.of_store.trim(self.capacity);
@@ -220,10 +221,6 @@ impl Fallback {
     fn count(&self, claims: &Claims) {
         let done = claims.journal.done();
         self.unreconciled.send_if_modified(|count| std::mem::replace(count, done) != done);
-    }
-
-    fn lock(&self) -> MutexGuard<'_, Claims> {
-        self.claims.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

@@ -216,10 +216,7 @@ impl Completed {
     /// The completion, for the rest of its retention.
     pub(super) fn completion(&self, now: Instant) -> Completion<'_> {
         let retention = self.until.saturating_duration_since(now).max(SHORTEST);
-        match self.failed {
-            true => Completion::failed(&self.summary, retention),
-            false => Completion::succeeded(&self.summary, retention),
-        }
+        Completion { failed: self.failed, summary: &self.summary, retention }
     }
 }
 

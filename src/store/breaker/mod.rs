@@ -34,8 +34,8 @@
 //! | afterwards | nothing to do | the store gets the journal, conflicts are reported |
 //!
 //! Choose the fallback where handling an event late is worse than now and then handling it twice, and where its effects
-//! may be repeated. With one instance, only events that a restart forgets, or for which there was no room, run twice. The
-//! first few deliveries of an outage, those that open the circuit, get a 503 either way.
+//! may be repeated. With one instance, only events that a restart forgets, or for which there was no room, run twice.
+//! The first few deliveries of an outage, those that open the circuit, get a 503 either way.
 //!
 //! # What counts as a failure
 //!

@@ -3,13 +3,14 @@
 use std::future::{Future, poll_fn};
 use std::pin::pin;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use tokio::sync::Notify;
 
 use super::circuit::{Circuit, CircuitState, Permit, Policy, Role, Transition};
 use crate::clock::Clock;
+use crate::lock::lock;
 use crate::store::{StoreError, StoreErrorKind};
 use crate::{random, telemetry};
 
@@ -30,7 +31,7 @@ impl SharedCircuit {
     }
 
     pub(super) fn state(&self) -> CircuitState {
-        if self.healthy_epoch().is_some() { CircuitState::Closed } else { self.lock().state() }
+        if self.healthy_epoch().is_some() { CircuitState::Closed } else { lock(&self.circuit).state() }
     }
 
     /// Returns a future that is ready when the circuit closes the next time.
@@ -83,14 +84,10 @@ impl SharedCircuit {
     }
 
     fn on_circuit<T>(&self, act: impl FnOnce(&mut Circuit) -> T) -> T {
-        let mut circuit = self.lock();
+        let mut circuit = lock(&self.circuit);
         let outcome = act(&mut circuit);
         self.summary.store(circuit.epoch() << 1 | u64::from(!circuit.is_healthy()), Ordering::Release);
         outcome
-    }
-
-    fn lock(&self) -> MutexGuard<'_, Circuit> {
-        self.circuit.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

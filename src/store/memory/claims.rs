@@ -16,7 +16,7 @@ pub(super) struct Running {
     pub(super) key: KeyHash,
     pub(super) token: ClaimToken,
     /// When another token may take the claim over, in time since the store was built.
-    pub(super) lease_end: Duration,
+    pub(super) lease_until: Duration,
     pub(super) fingerprint: u32,
     pub(super) attempt: u32,
 }
@@ -35,13 +35,13 @@ impl RunningClaims {
     }
 
     pub(super) fn insert(&mut self, claim: Running) {
-        self.first_end = if self.claims.is_empty() { claim.lease_end } else { self.first_end.min(claim.lease_end) };
+        self.first_end = if self.claims.is_empty() { claim.lease_until } else { self.first_end.min(claim.lease_until) };
         self.claims.insert_unique(claim.key.table(), claim, table_hash);
     }
 
     /// Replaces the claim of the same key.
     pub(super) fn replace(&mut self, claim: Running) {
-        self.first_end = self.first_end.min(claim.lease_end);
+        self.first_end = self.first_end.min(claim.lease_until);
         if let Some(held) = self.get_mut(&claim.key) {
             *held = claim;
         }
@@ -68,9 +68,9 @@ impl RunningClaims {
         }
         let mut first_end = Duration::MAX;
         self.claims.retain(|claim| {
-            let keep = claim.lease_end > limit;
+            let keep = claim.lease_until > limit;
             if keep {
-                first_end = first_end.min(claim.lease_end);
+                first_end = first_end.min(claim.lease_until);
             } else {
                 dropped(claim);
             }
@@ -107,7 +107,7 @@ mod tests {
         let claim = |n: u64| Running {
             key: hasher.hash(&EventKey::new("", None, &n.to_string())),
             token: ClaimToken::random(),
-            lease_end: Duration::from_secs(n),
+            lease_until: Duration::from_secs(n),
             fingerprint: 0,
             attempt: 1,
         };

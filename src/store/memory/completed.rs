@@ -6,8 +6,7 @@ use std::mem;
 use hashbrown::HashTable;
 
 use super::hash::KeyHash;
-use super::log::{Log, SEGMENT};
-use super::record::{Record, Ticks};
+use super::log::{Log, Record, SEGMENT, Ticks};
 
 /// The log of completed records, an index into it, and the reasons of the events that were given up.
 ///

@@ -25,12 +25,14 @@ pub(super) struct Entry {
     pub(super) started: bool,
     /// Whether the event was run, and not only discarded.
     pub(super) applied: bool,
-    /// While it runs: since when it had been due before, by both clocks.
-    pub(super) due: (Duration, Option<SystemTime>),
-    /// While it waits: when it is due. While it runs: when its lease ends. Once completed: when it is forgotten.
-    pub(super) until: Duration,
-    /// Once completed: since when.
-    pub(super) ended: Duration,
+    /// From when on a worker may lease the event: a running event when its lease ends.
+    pub(super) due_at: Duration,
+    /// While the event runs: when it was due before the lease, by both clocks.
+    pub(super) was_due_at: (Duration, Option<SystemTime>),
+    /// When the event was completed.
+    pub(super) completed_at: Duration,
+    /// From when on a completed event is forgotten.
+    pub(super) expires_at: Duration,
 }
 
 impl Entry {
@@ -47,9 +49,10 @@ impl Entry {
             started_at: now.wall,
             started: false,
             applied: false,
-            due: (now.elapsed, Some(now.wall)),
-            until: now.elapsed,
-            ended: Duration::ZERO,
+            due_at: now.elapsed,
+            was_due_at: (now.elapsed, Some(now.wall)),
+            completed_at: Duration::ZERO,
+            expires_at: Duration::ZERO,
         }
     }
 
@@ -66,13 +69,18 @@ impl Entry {
         if self.event.state == EventState::Running {
             self.failed(LAPSED, now);
         } else {
-            self.due = (self.until, self.event.due_at);
+            self.was_due_at = (self.due_at, self.event.due_at);
         }
         self.event.state = EventState::Running;
         self.event.attempts = self.event.attempts.saturating_add(1);
         self.event.due_at = None;
         (self.token, self.started_at) = (ClaimToken::random(), now.wall);
-        self.until = now.elapsed.saturating_add(lease);
+        self.hold_for(lease, now);
+    }
+
+    /// Extends the lease. The event is due again when it ends.
+    pub(super) fn hold_for(&mut self, lease: Duration, now: Now) {
+        self.due_at = now.elapsed.saturating_add(lease);
     }
 
     fn failed(&mut self, reason: &str, now: Now) {
@@ -82,7 +90,7 @@ impl Entry {
 
     pub(super) fn complete(&mut self, summary: &str, retention: Duration, now: Now) {
         self.end(EventState::Completed, summary, now);
-        (self.ended, self.until) = (now.elapsed, now.elapsed.saturating_add(retention));
+        (self.completed_at, self.expires_at) = (now.elapsed, now.elapsed.saturating_add(retention));
     }
 
     /// Puts the event back where it was, as if it had never been leased.
@@ -90,14 +98,14 @@ impl Entry {
         self.event.state = EventState::Waiting;
         self.event.attempts -= 1;
         self.started = false;
-        (self.until, self.event.due_at) = self.due;
+        (self.due_at, self.event.due_at) = self.was_due_at;
     }
 
     pub(super) fn retry(&mut self, after: Duration, reason: &str, now: Now) {
         self.failed(reason, now);
         self.event.state = EventState::Waiting;
         self.event.due_at = now.wall.checked_add(after);
-        self.until = now.elapsed.saturating_add(after);
+        self.due_at = now.elapsed.saturating_add(after);
     }
 
     pub(super) fn bury(&mut self, reason: &str, now: Now) {
@@ -112,14 +120,14 @@ impl Entry {
         (self.event.summary, self.event.processed_at) = (None, None);
         // The token is new: the worker that gave the event up must not be taken for the one that puts it back.
         self.token = ClaimToken::random();
-        (self.event.due_at, self.until) = (Some(now.wall), now.elapsed);
+        (self.event.due_at, self.due_at) = (Some(now.wall), now.elapsed);
     }
 
     /// When a completed event loses its body, if bodies are kept for `bodies` only, or is forgotten.
     pub(super) fn next_end(&self, bodies: Duration) -> Duration {
         match self.event.request {
-            Some(_) => self.until.min(self.ended.saturating_add(bodies)),
-            None => self.until,
+            Some(_) => self.expires_at.min(self.completed_at.saturating_add(bodies)),
+            None => self.expires_at,
         }
     }
 

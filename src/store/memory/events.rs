@@ -7,7 +7,7 @@ use super::entry::{Entry, Now};
 use super::index::Index;
 use crate::EventKey;
 use crate::store::queue::{
-    Change, Changed, EventState, Filter, LeaseRequest, Leased, Page, QueueCounts, QueuedEvent, StoredRequest,
+    Change, Changed, DISCARDED, EventState, Filter, LeaseRequest, Leased, Page, QueueCounts, QueuedEvent, StoredRequest,
 };
 use crate::store::record::{self, Verb};
 use crate::store::{Claim, ClaimRequest, Completion, Ending, Hold};
@@ -15,8 +15,6 @@ use crate::store::{Claim, ClaimRequest, Completion, Ending, Hold};
 /// How many completed events are kept whole, for operators. Of older ones only the record that tells duplicates is
 /// kept.
 const COMPLETED_KEPT: usize = 10_000;
-
-const DISCARDED: &str = "discarded by an operator";
 
 #[derive(Debug)]
 pub(super) struct Events {
@@ -50,7 +48,7 @@ impl Events {
     pub(super) fn expire(&mut self, now: Now) {
         while let Some(key) = self.index.ended(now).cloned() {
             let Some(entry) = self.entries.get_mut(&key) else { return };
-            if entry.until <= now.elapsed {
+            if entry.expires_at <= now.elapsed {
                 self.remove(&key);
                 continue;
             }
@@ -86,14 +84,14 @@ impl Events {
 
     /// Renews a lease; `None` if the queue does not have the event.
     pub(super) fn renew(&mut self, claim: &ClaimRequest<'_>, now: Now) -> Option<Hold> {
-        self.settle_as(Verb::Renew, claim, now, |entry| entry.until = now.elapsed.saturating_add(claim.lease))
+        self.settle_as(Verb::Renew, claim, now, |entry| entry.hold_for(claim.lease, now))
     }
 
     /// Renews a lease, and notes that the handler is about to be called.
     pub(super) fn start(&mut self, claim: &ClaimRequest<'_>, now: Now) -> Option<Hold> {
         self.settle_as(Verb::Start, claim, now, |entry| {
             entry.started = true;
-            entry.until = now.elapsed.saturating_add(claim.lease);
+            entry.hold_for(claim.lease, now);
         })
     }
 

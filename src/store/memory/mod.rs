@@ -6,13 +6,13 @@
 //! remembered as 128-bit hashes under keys of this store's own, so that no attacker can aim collisions at them.
 //!
 //! ```text
-//! store ─┬─ shard ─┬─ claims     token, lease, fingerprint and attempt of every running claim; attempts of released events
-//!        │         └─ completed  log of 32-byte records + index by hash + reasons of the failed ones
+//! store ─┬─ shard ─┬─ claims     token, lease, fingerprint and attempt of every running claim
+//!        │         ├─ completed  log of 32-byte records + index by hash + reasons of the failed ones
+//!        │         └─ released   attempts of the events that were released lately
 //! queue ─┴─ events ─┬─ entry     the events of the queue, whole
 //!                   └─ index     leasable events, orders, ended events
 //! ```
 
-mod bounded;
 mod builder;
 mod claims;
 mod completed;
@@ -22,9 +22,7 @@ mod hash;
 mod index;
 mod leasable;
 mod log;
-mod orders;
 mod queue;
-mod record;
 mod shard;
 mod store;
 

@@ -1,10 +1,11 @@
 use std::future::Future;
 use std::pin::Pin;
-use std::sync::{MutexGuard, PoisonError};
+use std::sync::MutexGuard;
 
 use super::entry::Now;
 use super::events::Events;
 use super::store::{MemoryStore, Shared};
+use crate::lock::lock;
 use crate::store::queue::{
     Change, Changed, Filter, LeaseRequest, Leased, Page, Queue, QueueCounts, QueuedEvent, StoredRequest,
 };
@@ -106,7 +107,7 @@ impl Queue for MemoryStore {
 impl Shared {
     /// Locks the queue, without the events that have expired by now.
     pub(super) fn queue(&self) -> (MutexGuard<'_, Events>, Now) {
-        let mut queue = self.queue.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut queue = lock(&self.queue);
         let now = Now { elapsed: self.now(), wall: self.clock.now() };
         queue.expire(now);
         (queue, now)

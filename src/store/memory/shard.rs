@@ -2,11 +2,10 @@
 
 use std::time::Duration;
 
-use super::bounded::BoundedMap;
 use super::claims::{Running, RunningClaims};
 use super::completed::Completed;
-use super::hash::KeyHash;
-use super::record::{Record, Ticks, tag};
+use super::hash::{BoundedMap, KeyHash};
+use super::log::{Record, Ticks, tag};
 use crate::store::{Claim, ClaimToken, Completion, Hold, StoreError, StoreErrorKind};
 
 /// How many expired records a new claim clears away: two for the one it adds, so that they cannot pile up.
@@ -75,7 +74,7 @@ impl Shard {
     /// Answers `claim` without storing it; `None`, if it would be fresh.
     pub(super) fn peek(&self, claim: &Running, now: Duration) -> Option<Claim> {
         if let Some(held) = self.running.get(&claim.key) {
-            let is_free = held.token == claim.token || held.lease_end <= now;
+            let is_free = held.token == claim.token || held.lease_until <= now;
             return (!is_free).then_some(Claim::InFlight { same_body: held.fingerprint == claim.fingerprint });
         }
         let record = self.completed.get(&claim.key, Ticks::floor(now))?;
@@ -106,7 +105,7 @@ impl Shard {
     pub(super) fn renew(&mut self, key: &KeyHash, token: ClaimToken, lease: Duration, now: Duration) -> Hold {
         match self.running.get(key).copied() {
             Some(held) if held.token == token => {
-                self.running.replace(Running { lease_end: now.saturating_add(lease), ..held });
+                self.running.replace(Running { lease_until: now.saturating_add(lease), ..held });
                 Hold::Held
             }
             _ => Hold::Lost,
@@ -172,7 +171,7 @@ impl Shard {
 
     fn claim_running(&mut self, held: &Running, claim: Running, now: Duration) -> Claim {
         let is_own = held.token == claim.token;
-        if !is_own && now < held.lease_end {
+        if !is_own && now < held.lease_until {
             return Claim::InFlight { same_body: held.fingerprint == claim.fingerprint };
         }
         let attempt = if is_own { held.attempt } else { held.attempt.saturating_add(1) };
@@ -242,7 +241,7 @@ mod tests {
         fn complete(&mut self, id: usize, retention: Duration, now: Duration) {
             let key = self.hasher.hash(&EventKey::new("/hook", None, &id.to_string()));
             let token = ClaimToken::random();
-            let claim = Running { key, token, lease_end: now + LEASE, fingerprint: 0, attempt: 1 };
+            let claim = Running { key, token, lease_until: now + LEASE, fingerprint: 0, attempt: 1 };
             assert!(matches!(self.shard.claim(claim, now), Ok(Claim::Fresh { attempt: Some(1) })));
             let done = Completion::succeeded("200", retention);
             assert_eq!(self.shard.complete(&key, token, &done, now), Hold::Held);

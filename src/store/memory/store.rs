@@ -1,6 +1,6 @@
 use std::fmt;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::{Duration, Instant};
 
 use tokio::sync::Notify;
@@ -9,9 +9,10 @@ use super::claims::Running;
 use super::entry::{Entry, Now};
 use super::events::Events;
 use super::hash::{KeyHash, KeyHasher};
-use super::record::Record;
+use super::log::Record;
 use super::shard::{Crossing, Limits, Shard};
 use crate::clock::Clock;
+use crate::lock::lock;
 use crate::store::{Claim, ClaimRequest, ClaimToken, Ending, Hold, Store, StoreError, StoreFuture};
 #[cfg(doc)]
 use crate::store::{Completion, MemoryStoreBuilder};
@@ -228,15 +229,15 @@ impl Shared {
     pub(super) fn remember(&self, completed: &Entry) -> bool {
         self.on_shard(&completed.event.key, |shard, key, now| {
             let (fingerprint, retention) =
-                (self.hasher.short(completed.fingerprint), completed.until.saturating_sub(completed.ended));
-            shard.remember(Record::new(key, fingerprint, completed.token, completed.ended, retention), now)
+                (self.hasher.short(completed.fingerprint), completed.expires_at.saturating_sub(completed.completed_at));
+            shard.remember(Record::new(key, fingerprint, completed.token, completed.completed_at, retention), now)
         })
     }
 
     /// The claim as a shard keeps it, if this is its first attempt.
     fn running(&self, key: KeyHash, request: &ClaimRequest<'_>, now: Duration) -> Running {
-        let (lease_end, fingerprint) = (now.saturating_add(request.lease), self.hasher.short(request.fingerprint));
-        Running { key, token: request.token, lease_end, fingerprint, attempt: 1 }
+        let (lease_until, fingerprint) = (now.saturating_add(request.lease), self.hasher.short(request.fingerprint));
+        Running { key, token: request.token, lease_until, fingerprint, attempt: 1 }
     }
 
     fn release(&self, key: &EventKey, token: ClaimToken) -> Hold {
@@ -291,10 +292,4 @@ impl Shared {
     fn used(&self) -> usize {
         self.shards.iter().map(|shard| lock(shard).used()).sum()
     }
-}
-
-/// Locks a shard, even after a panic under its lock: that would be a bug of this module, and refusing every later
-/// delivery would make it worse.
-fn lock(shard: &Mutex<Shard>) -> MutexGuard<'_, Shard> {
-    shard.lock().unwrap_or_else(PoisonError::into_inner)
 }

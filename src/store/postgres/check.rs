@@ -27,6 +27,9 @@ const CLOCK_TOLERANCE_S: u64 = 5;
 
 const NAME: &str = "tower-webhook checks";
 
+/// How often two connections are looked at to see whether a pooler gives them other sessions.
+const POOLER_ROUNDS: usize = 8;
+
 const DIRECT_IS_POOLED: &str = "the options of PostgresStoreBuilder::direct lead to a pooler, too: workers are not \
     woken, and migrate may leave its settings on sessions of others; name the server itself";
 
@@ -134,14 +137,28 @@ impl PostgresStore {
 
 /// Returns whether a connection changes its backend process, or shares it with the other one. Each transaction may then
 /// have another session.
-async fn is_pooled(pair: &mut [PgConnection; 2]) -> Result<bool, sqlx::Error> {
-    let mut seen: [Vec<i32>; 2] = Default::default();
-    for which in [0, 0, 1, 1, 0] {
-        let row = sqlx::raw_sql("SELECT pg_backend_pid()").fetch_one(&mut pair[which]).await?;
-        seen[which].push(row.try_get(0)?);
+///
+/// In each round, both connections have a transaction open at the same time. A pooler then has two sessions to give
+/// back, and gives the first connection the one that was given back last, which was the other connection's; or any, if
+/// others use the pooler meanwhile.
+async fn is_pooled([one, other]: &mut [PgConnection; 2]) -> Result<bool, sqlx::Error> {
+    let mut seen = None;
+    for _ in 0..POOLER_ROUNDS {
+        let pids = [begin(one).await?, begin(other).await?];
+        for connection in [&mut *one, &mut *other] {
+            sqlx::raw_sql("COMMIT").execute(connection).await?;
+        }
+        if pids[0] == pids[1] || *seen.get_or_insert(pids) != pids {
+            return Ok(true);
+        }
     }
-    let changed = |pids: &Vec<i32>| pids.iter().any(|pid| *pid != pids[0]);
-    Ok(seen.iter().any(changed) || seen[0][0] == seen[1][0])
+    Ok(false)
+}
+
+/// Begins a transaction, and returns the backend process that runs it.
+async fn begin(connection: &mut PgConnection) -> Result<i32, sqlx::Error> {
+    let row = sqlx::raw_sql("BEGIN; SELECT pg_backend_pid()").fetch_one(connection).await?;
+    row.try_get(0)
 }
 
 impl PostgresReport {

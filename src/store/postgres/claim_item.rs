@@ -34,9 +34,9 @@ pub(super) enum ClaimReply {
     Answered(Claim),
     Fresh {
         attempt: u32,
-        /// The end of the lease, which tells this claim from a later one under the same token. `None` if the same claim
-        /// answers another item of the batch, and for an event that is enqueued.
-        fence: Option<i64>,
+        /// When the lease ends, in microseconds since 1970, which tells this claim from a later one under the same
+        /// token. `None` if the same claim answers another item of the batch, and for an event that is enqueued.
+        lease_until: Option<i64>,
     },
     /// Another transaction holds the row, or held it a moment ago. The claim is to be repeated.
     Contended {
@@ -50,7 +50,7 @@ pub(super) enum RowState {
     /// The statement has taken the claim.
     Fresh {
         attempt: u32,
-        fence: i64,
+        lease_until: i64,
     },
     /// The statement has enqueued the event.
     Enqueued {
@@ -109,8 +109,8 @@ impl ClaimItem {
     }
 
     /// Releases the claim that this item has won. An enqueued event stays in the queue, and is run.
-    pub(super) fn released(self, fence: i64) -> Option<SettleItem> {
-        self.request.is_none().then(|| SettleItem::release_fenced(&self.key, self.token, fence))
+    pub(super) fn released(self, lease_until: i64) -> Option<SettleItem> {
+        self.request.is_none().then(|| SettleItem::release_one(&self.key, self.token, lease_until))
     }
 
     /// Returns this item's reply. The statement claimed for `leader`, the first item of the same key. `is_alone` says
@@ -119,15 +119,17 @@ impl ClaimItem {
         let answered = ClaimReply::Answered;
         let same_body = |fingerprint| self.fingerprint == fingerprint;
         match row {
-            RowState::Fresh { attempt, fence } if self.token == leader.token => {
-                ClaimReply::Fresh { attempt, fence: is_alone.then_some(fence) }
+            RowState::Fresh { attempt, lease_until } if self.token == leader.token => {
+                ClaimReply::Fresh { attempt, lease_until: is_alone.then_some(lease_until) }
             }
-            RowState::Enqueued { .. } if self.token == leader.token => ClaimReply::Fresh { attempt: 1, fence: None },
+            RowState::Enqueued { .. } if self.token == leader.token => {
+                ClaimReply::Fresh { attempt: 1, lease_until: None }
+            }
             RowState::Enqueued { .. } => answered(Claim::Accepted { same_body: same_body(leader.fingerprint) }),
             RowState::Fresh { .. } => answered(Claim::InFlight { same_body: same_body(leader.fingerprint) }),
             // The event was enqueued before under this token, and the reply was lost.
             RowState::Queued { holder, .. } if self.request.is_some() && holder == self.token => {
-                ClaimReply::Fresh { attempt: 1, fence: None }
+                ClaimReply::Fresh { attempt: 1, lease_until: None }
             }
             RowState::Queued { fingerprint, .. } => answered(Claim::Accepted { same_body: same_body(fingerprint) }),
             // The item's own token holds the claim, but the statement asked under the leader's token. The caller
@@ -218,8 +220,8 @@ impl BatchStatement for ClaimStatement {
             rows.retain(|row| !row.try_get("was_own").unwrap_or(false));
             let states = statement.read_all(&items.iter().collect::<Vec<_>>(), &rows).unwrap_or_default();
             for (item, state) in items.into_iter().zip(states) {
-                if let RowState::Fresh { fence, .. } = state
-                    && let Some(release) = item.released(fence)
+                if let RowState::Fresh { lease_until, .. } = state
+                    && let Some(release) = item.released(lease_until)
                 {
                     statement.settlements.tell(release);
                 }
@@ -243,7 +245,7 @@ fn turns(items: &[&ClaimItem]) -> Vec<i32> {
 fn taken(item: &ClaimItem, row: &PgRow, attempt: u32) -> Result<RowState, sqlx::Error> {
     Ok(match item.request {
         Some(_) => RowState::Enqueued { is_behind: row.try_get("is_behind")? },
-        None => RowState::Fresh { attempt, fence: row.try_get("fence")? },
+        None => RowState::Fresh { attempt, lease_until: row.try_get("lease_until")? },
     })
 }
 

@@ -87,9 +87,9 @@ impl BatchHandler for ClaimBatch {
     }
 
     fn on_abandoned(&self, item: ClaimItem, reply: ClaimReply) {
-        // Released by the fence as well: the caller may have claimed again since, and hold the claim now.
-        if let ClaimReply::Fresh { fence: Some(fence), .. } = reply
-            && let Some(release) = item.released(fence)
+        // Only this claim: the caller may have claimed again since under the same token, and hold the claim now.
+        if let ClaimReply::Fresh { lease_until: Some(lease_until), .. } = reply
+            && let Some(release) = item.released(lease_until)
         {
             self.settlements.tell(release);
         }

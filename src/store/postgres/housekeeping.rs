@@ -96,7 +96,8 @@ pub(super) struct Purge {
 
 impl Purge {
     pub(super) fn new(connector: Connector, statements: &Statements, every: Option<Duration>) -> Self {
-        let (delete_sql, delete_bodies_sql) = (statements.purge(), statements.text("purge_bodies"));
+        let delete_sql = statements.matching("delete", "{expired}");
+        let delete_bodies_sql = statements.text("purge_bodies");
         Self {
             connector,
             delete_sql,

@@ -21,7 +21,7 @@ use super::values::{MOST_BYTES, bigint, event_key, fingerprint, milliseconds, st
 use super::wake::Promoter;
 use crate::store::batcher::{Answers, BatchHandler, Batcher};
 use crate::store::in_transit::InTransit;
-use crate::store::queue::{LAPSED, LeaseRequest, Leased, OwnedLeaseRequest};
+use crate::store::queue::{LAPSED, LeaseRequest, Leased, OwnedLeaseRequest, UNREADABLE};
 use crate::store::{ClaimToken, StoreError};
 use crate::telemetry;
 
@@ -45,9 +45,6 @@ const PAUSES: [Duration; 4] = {
     let ms = Duration::from_millis;
     [ms(1), ms(2), ms(5), ms(10)]
 };
-
-/// The summary of an event that cannot be read.
-const UNREADABLE: &str = "the stored event is not one that this version wrote";
 
 /// Leases events to workers, on a connection of its own.
 pub(super) struct LeaseBatch {

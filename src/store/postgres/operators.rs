@@ -1,18 +1,20 @@
 //! The queries and changes of operators, on connections of the pool: operators are few.
 
+use std::sync::Arc;
 use std::time::Duration;
 
-use sqlx::postgres::{PgArguments, PgRow, Postgres};
-use sqlx::{Arguments as _, QueryBuilder, Row as _};
+use sqlx::Row as _;
+use sqlx::postgres::PgRow;
 
 use super::connector::Connector;
 use super::fault::Fault;
-use super::statements::{Filtered, Statements, statement};
-use super::values::{event_key, in_range, milliseconds, stored_request, without_nul};
+use super::statements::{Statement, Statements, statement};
+use super::values::{bigint, event_key, in_range, milliseconds, stored_request, without_nul};
 use crate::EventKey;
 use crate::clock::{from_unix_millis, unix_millis};
+use crate::store::filter_sql;
 use crate::store::queue::{Change, EventState, Filter, Page, QueueCounts, QueuedEvent, log};
-use crate::store::record::{State, event_state};
+use crate::store::record::event_state;
 
 /// The rows that an operator has changed.
 pub(super) struct ChangedRows {
@@ -29,13 +31,11 @@ pub(super) async fn list(
     filter: &Filter,
     page: &Page,
 ) -> Result<Vec<QueuedEvent>, Fault> {
-    let mut query = matching(&statements.filtered("list"), filter, &EventState::ALL, PgArguments::default());
-    query.push(" AND ").push(statements.text("remembered"));
-    if let Some(after) = page.after {
-        query.push(" AND arrival > ").push_bind(i64::try_from(after).unwrap_or(i64::MAX));
-    }
-    query.push(" ORDER BY arrival LIMIT ").push_bind(i64::try_from(page.limit).unwrap_or(i64::MAX));
-    let rows = connector.fetch_all(query.build().persistent(false)).await?;
+    let after = page.after.map_or(-1, |after| i64::try_from(after).unwrap_or(i64::MAX));
+    let condition =
+        condition(filter, &EventState::ALL) + " AND {remembered} AND arrival > $1 ORDER BY arrival LIMIT $7";
+    let list = filtered(&statements.matching("list", &condition), filter, after).bind(bigint(page.limit));
+    let rows = connector.fetch_all(list).await?;
     // An event that cannot be read must not hide the others.
     Ok(rows.iter().filter_map(|row| read_listed(row).ok()).collect())
 }
@@ -69,21 +69,16 @@ pub(super) async fn change(
     filter: &Filter,
     change: Change,
 ) -> Result<ChangedRows, Fault> {
-    let mut arguments = PgArguments::default();
-    let filtered = match change {
-        Change::Requeue { .. } => statements.filtered("requeue"),
-        Change::Discard { retention } => {
-            arguments.add(milliseconds(retention)).map_err(sqlx::Error::Encode)?;
-            statements.filtered("discard")
+    let mut condition = condition(filter, change.states());
+    let (name, retention) = match change {
+        Change::Requeue { .. } => {
+            condition.push_str(" AND {remembered}");
+            ("requeue", 0)
         }
-        Change::Forget => statements.filtered("delete"),
+        Change::Discard { retention } => ("discard", milliseconds(retention)),
+        Change::Forget => ("delete", 0),
     };
-    let mut query = matching(&filtered, filter, change.states(), arguments);
-    if matches!(change, Change::Requeue { .. }) {
-        query.push(" AND ").push(statements.text("remembered"));
-    }
-    query.push(&*filtered.after_sql);
-    let row = connector.fetch_one(query.build().persistent(false)).await?;
+    let row = connector.fetch_one(filtered(&statements.matching(name, &condition), filter, retention)).await?;
     let mut changed =
         ChangedRows { events: row.try_get::<i64, _>(0)?.unsigned_abs(), orders: Vec::new(), without_body: 0 };
     if !matches!(change, Change::Forget) {
@@ -93,39 +88,25 @@ pub(super) async fn change(
     Ok(changed)
 }
 
-/// Begins a statement, up to the condition for events that match a filter and are in one of `states`. It is written
-/// anew each time, so that its plan is made for the conditions that the filter has.
-fn matching(
-    statement: &Filtered,
-    filter: &Filter,
-    states: &[EventState],
-    arguments: PgArguments,
-) -> QueryBuilder<Postgres> {
-    let mut query = QueryBuilder::with_arguments(&*statement.before_sql, arguments);
-    query.push(" WHERE arrival IS NOT NULL");
-    let states: Vec<_> = filter.states(states).into_iter().map(|state| State::from(state).stored()).collect();
-    match *states {
-        [] => _ = query.push(" AND false"),
-        // As text and not as a parameter: an index contains some states only.
-        [state] => _ = query.push(format_args!(" AND state = '{state}'")),
-        _ => _ = query.push(format_args!(" AND state IN ('{}')", states.join("', '"))),
-    }
-    if let Some(key) = &filter.key {
-        query.push(" AND key = ").push_bind(without_nul(key.as_str()));
-    }
-    if let Some(event_type) = &filter.event_type {
-        query.push(" AND event_type = ").push_bind(without_nul(event_type));
-    }
-    if let Some(endpoint) = &filter.endpoint {
-        query.push(" AND endpoint = ").push_bind(without_nul(endpoint));
-    }
-    for (time, comparison) in [(filter.since, ">="), (filter.before, "<")] {
-        if let Some(time) = time {
-            query.push(format_args!(" AND received_at {comparison} timestamptz 'epoch' + "));
-            query.push_bind(in_range(unix_millis(time))).push(" * interval '1 millisecond'");
-        }
-    }
-    query
+/// The condition for events that match a filter and are in one of `states`.
+fn condition(filter: &Filter, states: &[EventState]) -> String {
+    let [since, before] =
+        ["$5", "$6"].map(|ms| format!("timestamptz 'epoch' + {ms}::bigint * interval '1 millisecond'"));
+    "WHERE arrival IS NOT NULL AND ".to_owned()
+        + &filter_sql::condition(filter, states, ["$2", "$3", "$4", &since, &before])
+}
+
+/// A statement whose `$1` is a number of its own, and `$2` to `$6` are a filter's values. It is prepared anew each time,
+/// so that its plan is made for the conditions that the filter has.
+fn filtered(sql: &Arc<str>, filter: &Filter, own: i64) -> Statement {
+    statement(sql)
+        .persistent(false)
+        .bind(own)
+        .bind(filter.key.as_ref().map(|key| without_nul(key.as_str())))
+        .bind(filter.event_type.as_deref().map(without_nul))
+        .bind(filter.endpoint.as_deref().map(without_nul))
+        .bind(filter.since.map(|since| in_range(unix_millis(since))))
+        .bind(filter.before.map(|before| in_range(unix_millis(before))))
 }
 
 fn read_listed(row: &PgRow) -> Result<QueuedEvent, sqlx::Error> {

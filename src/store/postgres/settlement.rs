@@ -27,8 +27,8 @@ pub(super) struct SettleItem {
     summary: Option<Box<str>>,
     /// The line that is added to the log of failed attempts, if the event is queued.
     failure: Option<String>,
-    /// The end of the lease, if only one of several claims under the token is meant.
-    fence: Option<i64>,
+    /// When the lease of the claim ends, in microseconds since 1970, if no other claim under the token is meant.
+    lease_until: Option<i64>,
 }
 
 #[derive(Clone, Debug)]
@@ -109,9 +109,9 @@ impl SettleItem {
         Self::new(key.as_str(), token, TargetState::Released, RELEASED_FOR)
     }
 
-    /// Releases the claim whose lease ends at the fence, and no later one under the same token.
-    pub(super) fn release_fenced(key: &EventKey, token: ClaimToken, fence: i64) -> Self {
-        Self { fence: Some(fence), ..Self::release(key, token) }
+    /// Releases the claim whose lease ends at `lease_until`, and no later one under the same token.
+    pub(super) fn release_one(key: &EventKey, token: ClaimToken, lease_until: i64) -> Self {
+        Self { lease_until: Some(lease_until), ..Self::release(key, token) }
     }
 
     /// Buries an event, also one whose row cannot be read.
@@ -140,7 +140,7 @@ impl SettleItem {
             duration_ms: milliseconds(duration),
             summary: None,
             failure: None,
-            fence: None,
+            lease_until: None,
         }
     }
 
@@ -148,7 +148,7 @@ impl SettleItem {
     fn reply_unsettled(&self, is_own: bool, state: &str, is_queued: bool) -> SettleReply {
         match state {
             _ if self.becomes.is_for_queued_events() && !is_queued => SettleReply::Done(Hold::Lost),
-            "running" if is_own && self.fence.is_none() => SettleReply::Contended,
+            "running" if is_own && self.lease_until.is_none() => SettleReply::Contended,
             _ if is_own && self.becomes.matches_state(state) => SettleReply::Done(Hold::Held),
             _ => SettleReply::Done(Hold::Lost),
         }
@@ -170,7 +170,7 @@ impl BatchStatement for SettleStatement {
             .bind(items.iter().map(|item| item.duration_ms).collect::<Vec<_>>())
             .bind(items.iter().map(|item| item.summary.as_deref()).collect::<Vec<_>>())
             .bind(items.iter().map(|item| item.failure.as_deref()).collect::<Vec<_>>())
-            .bind(items.iter().map(|item| item.fence).collect::<Vec<_>>())
+            .bind(items.iter().map(|item| item.lease_until).collect::<Vec<_>>())
     }
 
     fn read(&self, items: &[&SettleItem], row: &PgRow) -> Result<(usize, SettleReply), sqlx::Error> {

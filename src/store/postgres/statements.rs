@@ -7,6 +7,7 @@ use sqlx::postgres::{PgArguments, Postgres};
 use sqlx::query::Query;
 
 use super::table::TableName;
+use crate::store::queue::DISCARDED;
 use crate::store::sections;
 
 /// Completes a claim inside a handler's own transaction, in the default table, `webhook_events`, for drivers other than
@@ -16,8 +17,8 @@ use crate::store::sections;
 /// summary (`text`, without NUL), the retention in milliseconds (`bigint`).
 pub const COMPLETE_SQL: &str = "UPDATE webhook_events
    SET state = 'completed', processed_at = clock_timestamp(), summary = $3,
-       expires_at = clock_timestamp() + $4::bigint * interval '1 millisecond', due_at = NULL,
-       was_due_at = NULL,
+       expires_at = clock_timestamp() + $4::bigint * interval '1 millisecond',
+       lease_until = clock_timestamp(), due_at = NULL, was_due_at = NULL,
        head = CASE WHEN NULL::bigint /* kept */ = 0 THEN NULL ELSE head END,
        body = CASE WHEN NULL::bigint /* kept */ = 0 THEN NULL ELSE body END,
        body_until = CASE WHEN arrival IS NOT NULL AND NULL::bigint /* kept */ > 0
@@ -47,12 +48,6 @@ pub(super) struct Statements {
     completed_body_retention_sql: String,
 }
 
-/// A statement in two parts: a filter's condition belongs between them.
-pub(super) struct Filtered {
-    pub(super) before_sql: String,
-    pub(super) after_sql: String,
-}
-
 impl Statements {
     /// With a `completed_body_retention_ms` of `None`, bodies of completed events are kept as long as their records.
     pub(super) fn new(table: TableName, completed_body_retention_ms: Option<i64>) -> Self {
@@ -71,24 +66,17 @@ impl Statements {
         self.table.render(&self.section("lease", &[("due_events", due_events)])).into()
     }
 
-    pub(super) fn purge(&self) -> Arc<str> {
-        self.table.render(&self.section("delete", &[("matching", "{expired}")])).into()
+    /// The section of this name, about the rows that match `matching`.
+    pub(super) fn matching(&self, name: &str, matching: &str) -> Arc<str> {
+        self.table.render(&self.section(name, &[("matching", matching)])).into()
     }
 
     pub(super) fn complete(&self) -> Arc<str> {
         self.table.render(&COMPLETE_SQL.replace(BODY_RETENTION_PLACEHOLDER, &self.completed_body_retention_sql)).into()
     }
 
-    /// The section of this name, around the condition of a filter.
-    pub(super) fn filtered(&self, name: &str) -> Filtered {
-        let text = self.section(name, &[]);
-        // Divided before it is rendered: a table may be named like the placeholder.
-        let (before, after) = text.split_once("{matching}").expect("a place for the condition");
-        Filtered { before_sql: self.table.render(before), after_sql: self.table.render(after) }
-    }
-
     fn section(&self, name: &str, values: &[(&str, &str)]) -> String {
-        let own: [(&str, &str); 1] = [("completed_body_retention", &self.completed_body_retention_sql)];
+        let own = [("completed_body_retention", &*self.completed_body_retention_sql), ("discarded", DISCARDED)];
         sections::sql(&FILES, name, &[values, &own].concat())
     }
 }

@@ -1,8 +1,78 @@
+//! An event in a queue: its request as it is stored, and what operators see of it.
+
+use std::fmt;
 use std::time::{Duration, SystemTime};
 
-use super::StoredRequest;
+use bytes::Bytes;
+
 use crate::EventKey;
-use crate::clock::unix_millis;
+
+/// A delivery as stored in a queue: everything a worker needs to rebuild the request.
+#[derive(Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct StoredRequest {
+    /// The request's head and what was verified of it, in a form that only this crate reads.
+    pub head: Bytes,
+    /// The body, exactly as it was signed.
+    pub body: Bytes,
+    /// When the delivery was received, on the receiver's wall clock.
+    pub received_at: SystemTime,
+    /// The ordering group this event belongs to, if any.
+    pub order: Option<Order>,
+}
+
+/// The ordering group of an event, and its number in it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Order {
+    /// The key of the ordering group. Its events run one at a time, in the order of their arrival. A group belongs to
+    /// one endpoint and tenant: under two endpoints, the same text names two groups.
+    pub key: Box<str>,
+    /// The sender's number of the event, if outdated events are to be skipped: an event whose number is not above that
+    /// of the last one that was completed under the same key is [superseded](super::Leased::superseded).
+    pub sequence: Option<i64>,
+}
+
+impl StoredRequest {
+    /// A request that belongs to no ordering group.
+    #[must_use]
+    pub fn new(head: impl Into<Bytes>, body: impl Into<Bytes>, received_at: SystemTime) -> Self {
+        Self { head: head.into(), body: body.into(), received_at, order: None }
+    }
+
+    /// The same request, in an ordering group.
+    #[must_use]
+    pub fn ordered(mut self, order: Order) -> Self {
+        self.order = Some(order);
+        self
+    }
+}
+
+impl Order {
+    /// The ordering group with this key.
+    pub fn of(key: impl Into<Box<str>>) -> Self {
+        Self { key: key.into(), sequence: None }
+    }
+
+    /// The same group, with the number of the event.
+    #[must_use]
+    pub fn sequence(mut self, sequence: i64) -> Self {
+        self.sequence = Some(sequence);
+        self
+    }
+}
+
+/// Shows lengths only: heads may carry credentials, and bodies belong in no log.
+impl fmt::Debug for StoredRequest {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("StoredRequest")
+            .field("head_length", &self.head.len())
+            .field("body_length", &self.body.len())
+            .field("received_at", &self.received_at)
+            .field("order", &self.order)
+            .finish()
+    }
+}
 
 /// The state of a queued event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -32,121 +102,6 @@ impl EventState {
             Self::Completed => "completed",
             Self::Dead => "dead",
         }
-    }
-}
-
-/// Selects events. Every condition has to hold; a filter without conditions selects all events.
-///
-/// ```
-/// use tower_webhook::queue::{EventState, Filter};
-///
-/// let failed_invoices = Filter::all().state(EventState::Dead).event_type("invoice.paid");
-/// ```
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct Filter {
-    /// This event only.
-    pub key: Option<EventKey>,
-    /// In this state.
-    pub state: Option<EventState>,
-    /// Of this type.
-    pub event_type: Option<Box<str>>,
-    /// Of this endpoint.
-    pub endpoint: Option<Box<str>>,
-    /// Received at this time or later.
-    pub since: Option<SystemTime>,
-    /// Received before this time.
-    pub before: Option<SystemTime>,
-}
-
-impl Filter {
-    /// Every event.
-    #[must_use]
-    pub fn all() -> Self {
-        Self::default()
-    }
-
-    /// One event.
-    #[must_use]
-    pub fn one(key: EventKey) -> Self {
-        Self { key: Some(key), ..Self::default() }
-    }
-
-    /// In this state.
-    #[must_use]
-    pub fn state(mut self, state: EventState) -> Self {
-        self.state = Some(state);
-        self
-    }
-
-    /// Of this type.
-    #[must_use]
-    pub fn event_type(mut self, event_type: impl Into<Box<str>>) -> Self {
-        self.event_type = Some(event_type.into());
-        self
-    }
-
-    /// Of this endpoint.
-    #[must_use]
-    pub fn endpoint(mut self, endpoint: impl Into<Box<str>>) -> Self {
-        self.endpoint = Some(endpoint.into());
-        self
-    }
-
-    /// Received at this time or later. To the millisecond.
-    #[must_use]
-    pub fn since(mut self, time: SystemTime) -> Self {
-        self.since = Some(time);
-        self
-    }
-
-    /// Received before this time. To the millisecond.
-    #[must_use]
-    pub fn before(mut self, time: SystemTime) -> Self {
-        self.before = Some(time);
-        self
-    }
-
-    /// Those of `states` that the filter selects.
-    #[cfg(any(feature = "postgres", feature = "redis", feature = "sqlite"))]
-    pub(crate) fn states(&self, states: &[EventState]) -> Vec<EventState> {
-        states.iter().copied().filter(|state| self.state.is_none_or(|wanted| wanted == *state)).collect()
-    }
-
-    /// Whether the filter selects this event.
-    #[must_use]
-    pub fn matches(&self, event: &QueuedEvent) -> bool {
-        let received = unix_millis(event.received_at);
-        self.key.as_ref().is_none_or(|key| *key == event.key)
-            && self.state.is_none_or(|state| state == event.state)
-            && self.event_type.as_deref().is_none_or(|wanted| event.event_type.as_deref() == Some(wanted))
-            && self.endpoint.as_deref().is_none_or(|wanted| event.key.endpoint() == wanted)
-            && self.since.is_none_or(|since| received >= unix_millis(since))
-            && self.before.is_none_or(|before| received < unix_millis(before))
-    }
-}
-
-/// One page of a listing.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct Page {
-    /// The arrival number after which the page begins. `None` begins with the first event.
-    pub after: Option<u64>,
-    /// The largest number of events.
-    pub limit: usize,
-}
-
-impl Page {
-    /// The first `limit` events.
-    #[must_use]
-    pub const fn first(limit: usize) -> Self {
-        Self { after: None, limit }
-    }
-
-    /// The next page, after the last event of this one. Events that arrive or end meanwhile shift nothing.
-    #[must_use]
-    pub const fn after(self, last: &QueuedEvent) -> Self {
-        Self { after: Some(last.arrival), ..self }
     }
 }
 
@@ -213,6 +168,10 @@ pub struct FailedAttempt {
 
 /// The reason that is noted for an attempt whose worker did not come back.
 pub const LAPSED: &str = "the lease lapsed: the worker is gone, or could not reach the store";
+
+/// The summary of an event that this version cannot read.
+#[cfg(any(feature = "postgres", feature = "redis", feature = "sqlite"))]
+pub(crate) const UNREADABLE: &str = "the stored event is not one that this version wrote";
 
 /// A log of failed attempts as stores keep it: a line each, `started ended reason`, the times in milliseconds since
 /// 1970.

@@ -25,16 +25,15 @@ mod event;
 mod lease;
 #[allow(clippy::module_inception, reason = "the queue is what this module is about")]
 mod queue;
-mod stored_request;
 
 #[cfg(any(feature = "postgres", feature = "redis", feature = "sqlite"))]
-pub(crate) use self::event::log;
+pub(crate) use self::event::{UNREADABLE, log};
 pub(crate) use self::lease::LeaseBudget;
 #[cfg(any(feature = "postgres", feature = "sqlite"))]
 pub(crate) use self::lease::OwnedLeaseRequest;
+pub(crate) use self::queue::DISCARDED;
 pub use self::{
-    event::{EventState, FailedAttempt, Filter, LAPSED, Page, QueueCounts, QueuedEvent},
+    event::{EventState, FailedAttempt, LAPSED, Order, QueueCounts, QueuedEvent, StoredRequest},
     lease::{KindLimits, LeaseRequest, Leased},
-    queue::{Change, Changed, IntoQueue, Queue},
-    stored_request::{Order, StoredRequest},
+    queue::{Change, Changed, Filter, IntoQueue, Page, Queue},
 };

@@ -1,10 +1,11 @@
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
-use super::{EventState, Filter, LeaseRequest, Leased, Page, QueueCounts, QueuedEvent, StoredRequest};
+use super::{EventState, LeaseRequest, Leased, QueueCounts, QueuedEvent, StoredRequest};
 use crate::EventKey;
+use crate::clock::unix_millis;
 use crate::store::{Claim, ClaimRequest, Ending, Hold, IntoStore, Store, StoreFuture};
 
 /// A store that also keeps events until a worker runs them: `enqueue → lease → settle`.
@@ -105,6 +106,121 @@ pub trait Queue: Store {
     }
 }
 
+/// Selects events. Every condition has to hold; a filter without conditions selects all events.
+///
+/// ```
+/// use tower_webhook::queue::{EventState, Filter};
+///
+/// let failed_invoices = Filter::all().state(EventState::Dead).event_type("invoice.paid");
+/// ```
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Filter {
+    /// This event only.
+    pub key: Option<EventKey>,
+    /// In this state.
+    pub state: Option<EventState>,
+    /// Of this type.
+    pub event_type: Option<Box<str>>,
+    /// Of this endpoint.
+    pub endpoint: Option<Box<str>>,
+    /// Received at this time or later.
+    pub since: Option<SystemTime>,
+    /// Received before this time.
+    pub before: Option<SystemTime>,
+}
+
+impl Filter {
+    /// Every event.
+    #[must_use]
+    pub fn all() -> Self {
+        Self::default()
+    }
+
+    /// One event.
+    #[must_use]
+    pub fn one(key: EventKey) -> Self {
+        Self { key: Some(key), ..Self::default() }
+    }
+
+    /// In this state.
+    #[must_use]
+    pub fn state(mut self, state: EventState) -> Self {
+        self.state = Some(state);
+        self
+    }
+
+    /// Of this type.
+    #[must_use]
+    pub fn event_type(mut self, event_type: impl Into<Box<str>>) -> Self {
+        self.event_type = Some(event_type.into());
+        self
+    }
+
+    /// Of this endpoint.
+    #[must_use]
+    pub fn endpoint(mut self, endpoint: impl Into<Box<str>>) -> Self {
+        self.endpoint = Some(endpoint.into());
+        self
+    }
+
+    /// Received at this time or later. To the millisecond.
+    #[must_use]
+    pub fn since(mut self, time: SystemTime) -> Self {
+        self.since = Some(time);
+        self
+    }
+
+    /// Received before this time. To the millisecond.
+    #[must_use]
+    pub fn before(mut self, time: SystemTime) -> Self {
+        self.before = Some(time);
+        self
+    }
+
+    /// Those of `states` that the filter selects.
+    #[cfg(any(feature = "postgres", feature = "redis", feature = "sqlite"))]
+    pub(crate) fn states(&self, states: &[EventState]) -> Vec<EventState> {
+        states.iter().copied().filter(|state| self.state.is_none_or(|wanted| wanted == *state)).collect()
+    }
+
+    /// Whether the filter selects this event.
+    #[must_use]
+    pub fn matches(&self, event: &QueuedEvent) -> bool {
+        let received = unix_millis(event.received_at);
+        self.key.as_ref().is_none_or(|key| *key == event.key)
+            && self.state.is_none_or(|state| state == event.state)
+            && self.event_type.as_deref().is_none_or(|wanted| event.event_type.as_deref() == Some(wanted))
+            && self.endpoint.as_deref().is_none_or(|wanted| event.key.endpoint() == wanted)
+            && self.since.is_none_or(|since| received >= unix_millis(since))
+            && self.before.is_none_or(|before| received < unix_millis(before))
+    }
+}
+
+/// One page of a listing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Page {
+    /// The arrival number after which the page begins. `None` begins with the first event.
+    pub after: Option<u64>,
+    /// The largest number of events.
+    pub limit: usize,
+}
+
+impl Page {
+    /// The first `limit` events.
+    #[must_use]
+    pub const fn first(limit: usize) -> Self {
+        Self { after: None, limit }
+    }
+
+    /// The next page, after the last event of this one. Events that arrive or end meanwhile shift nothing.
+    #[must_use]
+    pub const fn after(self, last: &QueuedEvent) -> Self {
+        Self { after: Some(last.arrival), ..self }
+    }
+}
+
 /// A change that an operator makes to events.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
@@ -126,6 +242,9 @@ pub enum Change {
     /// Deletes completed and dead events, record and all: if the sender delivers one again, it runs again.
     Forget,
 }
+
+/// The summary of an event that an operator has discarded.
+pub(crate) const DISCARDED: &str = "discarded by an operator";
 
 impl Change {
     /// The states of the events that the change is for.

@@ -1,11 +1,10 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::client::{Client, EVENTS};
+use super::client::{Client, EVENTS, Replicas};
 use super::housekeeping::Housekeeper;
 use super::inbox::Inbox;
 use super::listener::Listener;
-use super::replicas::Replicas;
 use super::{RedisPool, RedisStore};
 use crate::clock::LONGEST;
 

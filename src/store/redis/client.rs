@@ -1,22 +1,29 @@
 //! Which connection a command goes by, and which key an event has.
 
-use std::sync::Arc;
+use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use deadpool_redis::redis::{Cmd, FromRedisValue, RedisError, ToRedisArgs, Value, from_redis_value};
+use deadpool_redis::redis::{self, Cmd, FromRedisValue, RedisError, ToRedisArgs, Value, from_redis_value};
+use tokio::sync::{Semaphore, SemaphorePermit};
+use tokio::time::timeout;
 use xxhash_rust::xxh3::xxh3_64;
 
 use super::RedisPool;
-use super::error::{CommandError, Result};
-use super::replicas::Replicas;
+use super::error::{CommandError, NoConnection, Result};
+use super::record::milliseconds;
 use super::scripts::{Flags, Script};
 use super::shared_connection::{Sending, SharedConnection};
 use crate::EventKey;
+use crate::lock::lock;
 
 /// The keys of an inbox, behind the store's prefix. Those of events begin with a digit or a brace.
 pub(super) const EVENTS: &str = "inbox:events";
-const REQUEST: &str = "inbox:parcel:";
+const REQUEST: &str = "inbox:request:";
+
+/// How many writes wait for replicas at a time, each on a connection that is made when it is first needed.
+const REPLICATED_WRITES: usize = 16;
 
 /// Sends commands and scripts.
 pub(super) struct Client {
@@ -124,8 +131,7 @@ impl Client {
     /// Sends a command. On a Cluster, the client finds the node by the command itself.
     pub(super) async fn ask(&self, mode: Mode, key: &str, command: &Cmd) -> Result<Reply> {
         if let (Mode::Replicated, Some(replicas)) = (mode, &self.replicas) {
-            let (value, confirmed) = replicas.ask(command).await?;
-            return Ok(Reply { value, confirmed });
+            return replicas.ask(command).await;
         }
         let connection = if mode == Mode::Spare { &self.spare } else { self.connection(key) };
         let sending = match mode {
@@ -147,7 +153,7 @@ impl Client {
     }
 
     pub(super) fn replicas_wanted(&self) -> u32 {
-        self.replicas.as_ref().map_or(0, Replicas::wanted)
+        self.replicas.as_ref().map_or(0, |replicas| replicas.wanted)
     }
 
     /// All commands of a key go by one connection: a late renewal must not overtake the release, since it would bring
@@ -196,6 +202,67 @@ impl Client {
 /// Whether all keys that begin with this are in one slot: the first name in braces decides, unless it is empty.
 fn has_tag(prefix: &str) -> bool {
     prefix.split_once('{').and_then(|(_, rest)| rest.split_once('}')).is_some_and(|(tag, _)| !tag.is_empty())
+}
+
+/// Writes that wait for replicas, on connections of their own: on a shared one, `WAIT` would delay all other commands.
+pub(super) struct Replicas {
+    wanted: u32,
+    wait: Cmd,
+    time: Duration,
+    permits: Semaphore,
+    /// The connection that was last used is the next, so that a quiet receiver keeps few. At the end are those where
+    /// the server may still be waiting for replicas, which would delay the next command.
+    idle: Mutex<VecDeque<Arc<SharedConnection>>>,
+}
+
+impl Replicas {
+    /// Waits for `wanted` replicas for `wait`, and for the server itself for `timeout`.
+    pub(super) fn new(pool: &RedisPool, wanted: u32, wait: Duration, timeout: Duration) -> Self {
+        let mut command = redis::cmd("WAIT");
+        command.arg(wanted).arg(milliseconds(wait));
+        let time = timeout.saturating_add(wait);
+        let idle = (0..REPLICATED_WRITES).map(|_| SharedConnection::new(pool.clone(), time)).collect();
+        Self { wanted, wait: command, time, permits: Semaphore::new(REPLICATED_WRITES), idle: Mutex::new(idle) }
+    }
+
+    /// Sends a write, and waits for the replicas.
+    async fn ask(&self, command: &Cmd) -> Result<Reply> {
+        let reserved = timeout(self.time, self.reserve()).await.ok().flatten();
+        let mut reserved = reserved.ok_or(NoConnection::NotYet(self.time))?;
+        let replies = reserved.connection.ask(command, Some(&self.wait), Sending::Repeatable).await;
+        reserved.is_answered = !matches!(replies, Err(CommandError::TimedOut));
+        let (value, acknowledged) = replies?;
+        let acknowledged = acknowledged.and_then(|count| from_redis_value::<u32>(count).ok()).unwrap_or(0);
+        let confirmed = match acknowledged >= self.wanted {
+            true => Ok(()),
+            false => Err(CommandError::NotReplicated { acknowledged, wanted: self.wanted }),
+        };
+        Ok(Reply { value, confirmed })
+    }
+
+    /// There are as many connections as permits.
+    async fn reserve(&self) -> Option<Reserved<'_>> {
+        let permit = self.permits.acquire().await.ok()?;
+        let connection = lock(&self.idle).pop_front()?;
+        Some(Reserved { replicas: self, connection, is_answered: false, _permit: permit })
+    }
+}
+
+/// A connection that no other caller uses until this is dropped.
+struct Reserved<'a> {
+    replicas: &'a Replicas,
+    connection: Arc<SharedConnection>,
+    /// False as well if the caller left before the reply.
+    is_answered: bool,
+    _permit: SemaphorePermit<'a>,
+}
+
+impl Drop for Reserved<'_> {
+    fn drop(&mut self) {
+        // The permit is a field, and is dropped after this.
+        let (mut idle, connection) = (lock(&self.replicas.idle), self.connection.clone());
+        if self.is_answered { idle.push_front(connection) } else { idle.push_back(connection) }
+    }
 }
 
 #[cfg(test)]

@@ -1,7 +1,7 @@
 //! Background work: purging completed events whose retention is over, and repairing what failed scripts left behind.
 
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use tokio::time::{Instant, sleep};
@@ -9,6 +9,7 @@ use tokio::time::{Instant, sleep};
 use super::client::{Client, Mode};
 use super::error::Result;
 use super::scripts;
+use crate::lock::lock;
 
 /// How many events one script purges, and how many it checks.
 const PURGED: usize = 500;
@@ -18,9 +19,7 @@ const SWEPT: usize = 200;
 const SWEEP_EVERY: Duration = Duration::from_secs(10);
 
 /// One task at a time, started by leases.
-pub(super) struct Housekeeper(Arc<Shared>);
-
-struct Shared {
+pub(super) struct Housekeeper {
     client: Arc<Client>,
     is_busy: AtomicBool,
     sweep: Mutex<Sweep>,
@@ -34,21 +33,21 @@ struct Sweep {
 }
 
 /// The task. The next one may start when this is dropped, even if its runtime ends first.
-struct Task(Arc<Shared>);
+struct Task(Arc<Housekeeper>);
 
 impl Housekeeper {
-    pub(super) fn new(client: Arc<Client>) -> Self {
-        Self(Arc::new(Shared { client, is_busy: AtomicBool::new(false), sweep: Mutex::default() }))
+    pub(super) fn new(client: Arc<Client>) -> Arc<Self> {
+        Arc::new(Self { client, is_busy: AtomicBool::new(false), sweep: Mutex::default() })
     }
 
     /// Starts the task if there is work and no task. It purges a burst even for a worker that is idle most of the time,
     /// and that does not lease often enough to purge a few events each time.
-    pub(super) fn start(&self, has_expired: bool) {
-        let is_due = self.0.sweep().last.is_none_or(|last| last.elapsed() >= SWEEP_EVERY);
-        if !(has_expired || is_due) || self.0.is_busy.swap(true, Ordering::AcqRel) {
+    pub(super) fn start(self: &Arc<Self>, has_expired: bool) {
+        let is_due = lock(&self.sweep).last.is_none_or(|last| last.elapsed() >= SWEEP_EVERY);
+        if !(has_expired || is_due) || self.is_busy.swap(true, Ordering::AcqRel) {
             return;
         }
-        let task = Task(self.0.clone());
+        let task = Task(self.clone());
         tokio::spawn(async move {
             // Failures are tried again after a later lease.
             if has_expired {
@@ -59,9 +58,7 @@ impl Housekeeper {
             }
         });
     }
-}
 
-impl Shared {
     async fn purge_all(&self) -> Result<()> {
         let (prefix, most) = (&self.client.prefix, PURGED.to_string());
         loop {
@@ -80,18 +77,14 @@ impl Shared {
         let (position, most) = (self.begin_sweep(), SWEPT.to_string());
         let arguments = [&*self.client.prefix, &position, &most];
         let reply = self.client.run(Mode::Repeatable, &scripts::SWEEP, &self.client.stream()?, &arguments).await?;
-        self.sweep().position = reply.read()?;
+        lock(&self.sweep).position = reply.read()?;
         Ok(())
     }
 
     fn begin_sweep(&self) -> String {
-        let mut sweep = self.sweep();
+        let mut sweep = lock(&self.sweep);
         sweep.last = Some(Instant::now());
         sweep.position.clone()
-    }
-
-    fn sweep(&self) -> MutexGuard<'_, Sweep> {
-        self.sweep.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

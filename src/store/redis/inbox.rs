@@ -1,7 +1,9 @@
+//! The queue of one store: the verbs on leased events, and the releases that no worker asks for.
+
 use std::sync::Arc;
 use std::time::Duration;
 
-use tokio::time::sleep;
+use tokio::time::{Instant, sleep};
 
 use super::client::{Client, Mode};
 use super::error::Result;
@@ -20,11 +22,27 @@ const LONGEST_LEASE: u64 = 1_000_000_000_000;
 const RELEASE_TRIES: usize = 60;
 const RELEASE_PAUSE: Duration = Duration::from_millis(500);
 
+/// How many looks that find nothing end a search. The server may carry out a lease after the first look, if the lease
+/// was still on its way when its connection broke.
+const LOOKS: usize = 10;
+
+/// The first delay between two looks, and the longest.
+const DELAYS: [Duration; 2] = [Duration::from_millis(20), Duration::from_secs(1)];
+
+/// How many running events one script looks at.
+const LOOKED_AT: usize = 100;
+
+/// The server's cursor for the beginning of a sorted set, and for its end.
+const START: &str = "0";
+
+/// Where to go on, and the event keys and tokens that were found.
+type Found = (String, Vec<(String, Vec<u8>)>);
+
 /// The queue of one store, and the verbs on a leased event. They return `None` if the event is claimed inline.
 pub(super) struct Inbox {
     pub(super) client: Arc<Client>,
     pub(super) listener: Listener,
-    pub(super) housekeeper: Housekeeper,
+    pub(super) housekeeper: Arc<Housekeeper>,
     /// How long the requests of completed events are kept, if not as long as their records.
     pub(super) body_retention: Option<Duration>,
 }
@@ -89,6 +107,58 @@ impl Inbox {
         });
     }
 
+    /// Searches for the events of a lease in a task of its own, and releases them. The server may be out of reach for
+    /// longer than the worker waits: the search goes on until a lease of this time has ended by itself.
+    pub(super) fn search_later(self: &Arc<Self>, lease: String, time: Duration) {
+        let (inbox, lost_at) = (self.clone(), Instant::now());
+        tokio::spawn(async move {
+            let mut looks = 0;
+            for delay in delays() {
+                match inbox.release_found(&lease).await {
+                    Ok(true) => return,
+                    Ok(false) => looks += 1,
+                    Err(_) => {}
+                }
+                if looks >= LOOKS || lost_at.elapsed() >= time {
+                    return;
+                }
+                sleep(delay).await;
+            }
+        });
+    }
+
+    /// Looks once for the events of a lease, and releases them if there are any. One script has leased all of them, so
+    /// that none will follow. Returns whether there were any.
+    pub(super) async fn release_found(self: &Arc<Self>, lease: &str) -> Result<bool> {
+        if self.find(lease).await?.is_empty() {
+            return Ok(false);
+        }
+        // The lease may have run between two steps of the first look, which then has seen only some of its events.
+        let events = self.find(lease).await?;
+        // No worker has sent a command for these events: they need not go by the connections of their keys.
+        self.release_later(Mode::Spare, events);
+        Ok(true)
+    }
+
+    /// Finds the events that run under tokens of this lease.
+    async fn find(&self, lease: &str) -> Result<Vec<HeldEvent>> {
+        let client = &self.client;
+        let (stream, most) = (client.stream()?, LOOKED_AT.to_string());
+        let (mut cursor, mut found) = (START.to_owned(), Vec::new());
+        loop {
+            let arguments = [&*client.prefix, lease, &cursor, &most];
+            let reply = client.run(Mode::Spare, &scripts::FIND_LEASED, &stream, &arguments).await?;
+            let (next, rows): Found = reply.read()?;
+            for (key, token) in rows {
+                found.push(HeldEvent { key: client.key_of(&key), token: record::read_token(&token)? });
+            }
+            if next == START {
+                return Ok(found);
+            }
+            cursor = next;
+        }
+    }
+
     pub(super) fn held(&self, key: &EventKey, token: ClaimToken) -> HeldEvent {
         HeldEvent { key: self.client.key(key), token }
     }
@@ -149,4 +219,10 @@ impl Inbox {
 /// A lease for a script.
 pub(super) fn lease_milliseconds(lease: Duration) -> String {
     milliseconds(lease).min(LONGEST_LEASE).to_string()
+}
+
+/// The delays between looks.
+pub(super) fn delays() -> impl Iterator<Item = Duration> {
+    let [first, longest] = DELAYS;
+    std::iter::successors(Some(first), move |delay| Some((*delay * 2).min(longest)))
 }

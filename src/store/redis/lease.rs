@@ -1,22 +1,23 @@
-//! Leasing in a task of its own: leased events reach a worker, or are released.
+//! Leasing in a task of its own: leased events reach a worker with their requests, or are released.
 
 use std::future::Future;
 use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::time::Duration;
 
+use deadpool_redis::redis;
 use tokio::sync::oneshot;
-use tokio::time::{Instant, sleep, timeout, timeout_at};
+use tokio::time::{Instant, timeout, timeout_at};
 
-use super::client::Mode;
-use super::entry::optional;
+use super::client::{Client, Mode};
+use super::entry::{Entry, event_key, optional};
 use super::error::{CommandError, NoConnection, Result};
-use super::inbox::{HeldEvent, Inbox, lease_milliseconds};
-use super::leased_rows::{self, LeasedRow, Row, UNREADABLE};
-use super::{record, scripts};
-use crate::store::ClaimToken;
+use super::inbox::{HeldEvent, Inbox, delays, lease_milliseconds};
+use super::record::{self, Unreadable};
+use super::scripts;
 use crate::store::in_transit::{InTransit, Releaser};
-use crate::store::queue::{KindLimits, LAPSED, LeaseRequest, Leased};
+use crate::store::queue::{KindLimits, LAPSED, LeaseRequest, Leased, UNREADABLE};
+use crate::store::{ClaimToken, Ending};
 use crate::telemetry;
 
 /// How many events one script leases at most: the server does nothing else meanwhile.
@@ -29,9 +30,32 @@ const MOST_SCRIPTS: usize = 64;
 /// nor does another one that was begun before.
 const SENDS: usize = 3;
 
+/// How many bytes of requests are read at a time, unless it is a single one.
+const AT_ONCE: usize = 1024 * 1024;
+
+/// The failure of an event whose request is gone.
+const GONE: &str = "the stored request is gone: its key was deleted, or evicted";
+
 /// The rows, the keys of events that were buried, the position up to which everything was read, whether there may be
 /// more, and whether there are events to purge.
 type Reply = (Vec<Row>, Vec<String>, Option<String>, bool, bool);
+
+/// The attempt, whether the event is superseded, whether a handler was started before, the fingerprint, the entry, and
+/// the request if it is small.
+type Row = (u32, bool, bool, Vec<u8>, Vec<u8>, Option<Vec<u8>>);
+
+/// An event that a script has leased under this token.
+struct LeasedRow {
+    row: Row,
+    token: ClaimToken,
+}
+
+/// A leased event whose entry was read. Its request may still be missing.
+struct OpenedRow {
+    leased: Leased,
+    entry: Entry,
+    request: Option<Vec<u8>>,
+}
 
 /// Leases events in a task that outlives the caller: events that come too late for it are released.
 pub(super) async fn lease(inbox: &Arc<Inbox>, request: &LeaseRequest<'_>) -> Result<Vec<Leased>> {
@@ -72,7 +96,7 @@ impl LeaseTask {
                 return self.release_late(asking, lease).await;
             };
             if answer.as_ref().is_err_and(CommandError::is_reply_lost) {
-                search_later(inbox, lease, self.lease);
+                inbox.search_later(lease, self.lease);
             }
             match answer {
                 Err(CommandError::Broken(_)) if sends < SENDS => sends += 1,
@@ -80,7 +104,7 @@ impl LeaseTask {
             }
         };
         let leased = match rows {
-            Ok(rows) => leased_rows::open(inbox, rows).await.map(|leased| InTransit::new(leased, inbox.clone())),
+            Ok(rows) => open(inbox, rows).await.map(|leased| InTransit::new(leased, inbox.clone())),
             Err(error) => Err(error),
         };
         // If the caller has left, the events are dropped here, and so released.
@@ -99,13 +123,13 @@ impl LeaseTask {
                     return inbox.release_later(Mode::Repeatable, events);
                 }
                 Ok(Err(error)) if error.is_reply_lost() => {
-                    return search_later(inbox, lease, self.lease);
+                    return inbox.search_later(lease, self.lease);
                 }
                 Ok(Err(_)) => return,
                 Err(_) => {}
             }
             // A failure is tried again after the next delay.
-            if release_found(inbox, &lease).await.unwrap_or(false) {
+            if inbox.release_found(&lease).await.unwrap_or(false) {
                 return;
             }
         }
@@ -165,76 +189,83 @@ impl Releaser for Arc<Inbox> {
     }
 }
 
-/// How many looks that find nothing end a search. The server may carry out a lease after the first look, if the lease
-/// was still on its way when its connection broke.
-const LOOKS: usize = 10;
-
-/// The first delay between two looks, and the longest.
-const DELAYS: [Duration; 2] = [Duration::from_millis(20), Duration::from_secs(1)];
-
-/// How many running events one script looks at.
-const LOOKED_AT: usize = 100;
-
-/// The server's cursor for the beginning of a sorted set, and for its end.
-const START: &str = "0";
-
-/// Where to go on, and the event keys and tokens that were found.
-type Found = (String, Vec<(String, Vec<u8>)>);
-
-/// The delays between looks.
-pub(super) fn delays() -> impl Iterator<Item = Duration> {
-    let [first, longest] = DELAYS;
-    std::iter::successors(Some(first), move |delay| Some((*delay * 2).min(longest)))
-}
-
-/// Searches for the events of a lease in a task of its own, and releases them. The server may be out of reach for
-/// longer than the worker waits: the search goes on until a lease of this time has ended by itself.
-pub(super) fn search_later(inbox: &Arc<Inbox>, lease: String, time: Duration) {
-    let (inbox, lost_at) = (inbox.clone(), Instant::now());
-    tokio::spawn(async move {
-        let mut looks = 0;
-        for delay in delays() {
-            match release_found(&inbox, &lease).await {
-                Ok(true) => return,
-                Ok(false) => looks += 1,
-                Err(_) => {}
+/// Reads the rows, and the requests that are still missing. An event that cannot be run is buried, and one whose
+/// request does not come in time is released.
+async fn open(inbox: &Arc<Inbox>, rows: Vec<LeasedRow>) -> Result<Vec<Leased>> {
+    let (mut opened, mut missing) = (Vec::with_capacity(rows.len()), Vec::new());
+    for row in rows {
+        match row.open() {
+            Ok(event) => opened.push(event),
+            Err(Unreadable) => {
+                // The script has read the key, and so there is one.
+                if let Ok(key) = event_key(&row.row.4) {
+                    bury(inbox, &key, row.token, UNREADABLE).await;
+                }
             }
-            if looks >= LOOKS || lost_at.elapsed() >= time {
-                return;
-            }
-            sleep(delay).await;
         }
-    });
-}
-
-/// Looks once for the events of a lease, and releases them if there are any. One script has leased all of them, so that
-/// none will follow. Returns whether there were any.
-pub(super) async fn release_found(inbox: &Arc<Inbox>, lease: &str) -> Result<bool> {
-    if find(inbox, lease).await?.is_empty() {
-        return Ok(false);
     }
-    // The lease may have run between two steps of the first look, which then has seen only some of its events.
-    let events = find(inbox, lease).await?;
-    // No worker has sent a command for these events: they need not go by the connections of their keys.
-    inbox.release_later(Mode::Spare, events);
-    Ok(true)
+    let fetched = fetch_requests(&inbox.client, &mut opened).await;
+    let mut all = Vec::with_capacity(opened.len());
+    for OpenedRow { mut leased, entry, request } in opened {
+        match (request.map(|value| entry.read_request(value)), &fetched) {
+            (Some(Ok(request)), _) => {
+                leased.request = request;
+                all.push(leased);
+            }
+            (Some(Err(Unreadable)), _) => bury(inbox, leased.key.as_str(), leased.token, UNREADABLE).await,
+            (None, Ok(())) => bury(inbox, leased.key.as_str(), leased.token, GONE).await,
+            (None, Err(_)) => missing.push(inbox.held(&leased.key, leased.token)),
+        }
+    }
+    inbox.release_later(Mode::Repeatable, missing);
+    match fetched {
+        Err(error) if all.is_empty() => Err(error),
+        _ => Ok(all),
+    }
 }
 
-/// Finds the events that run under tokens of this lease.
-async fn find(inbox: &Inbox, lease: &str) -> Result<Vec<HeldEvent>> {
-    let client = &inbox.client;
-    let (stream, most) = (client.stream()?, LOOKED_AT.to_string());
-    let (mut cursor, mut found) = (START.to_owned(), Vec::new());
-    loop {
-        let arguments = [&*client.prefix, lease, &cursor, &most];
-        let reply = client.run(Mode::Spare, &scripts::FIND_LEASED, &stream, &arguments).await?;
-        let (next, rows): Found = reply.read()?;
-        for (key, token) in rows {
-            found.push(HeldEvent { key: client.key_of(&key), token: record::read_token(&token)? });
+/// Reads the missing requests, some at a time.
+async fn fetch_requests(client: &Client, opened: &mut [OpenedRow]) -> Result<()> {
+    let mut missing: Vec<_> = opened.iter_mut().filter(|event| event.request.is_none()).collect();
+    let mut rest = &mut missing[..];
+    while !rest.is_empty() {
+        let mut length = 0;
+        let fits = |event: &&&mut OpenedRow| {
+            length += event.entry.request_length;
+            length <= AT_ONCE
+        };
+        let count = rest.iter().take_while(fits).count().max(1);
+        let (now, later) = rest.split_at_mut(count);
+        let mut get = redis::cmd("MGET");
+        for event in now.iter() {
+            get.arg(client.request_key(event.entry.request_name.as_bytes()));
         }
-        if next == START {
-            return Ok(found);
-        }
-        cursor = next;
+        let requests: Vec<Option<Vec<u8>>> = client.ask(Mode::Repeatable, &client.stream()?, &get).await?.read()?;
+        now.iter_mut().zip(requests).for_each(|(event, request)| event.request = request);
+        rest = later;
+    }
+    Ok(())
+}
+
+/// Buries an event that no handler can be called for. If that fails, it is buried when it is leased again.
+async fn bury(inbox: &Inbox, key: &str, token: ClaimToken, reason: &str) {
+    telemetry::redis_event_given_up(key, reason);
+    let event = HeldEvent { key: inbox.client.key_of(key), token };
+    let _ = inbox.settle(&event, &Ending::Bury { reason }).await;
+}
+
+impl LeasedRow {
+    fn open(&self) -> Result<OpenedRow, Unreadable> {
+        let (attempt, superseded, started, fingerprint, encoded, request) = &self.row;
+        let entry = Entry::read(encoded)?;
+        let mut leased = Leased::new(entry.key.clone(), self.token, entry.empty_request());
+        (leased.attempt, leased.superseded, leased.started) = (*attempt, *superseded, *started);
+        leased.event_type = entry.event_type.clone();
+        leased.fingerprint = record::read_fingerprint(fingerprint)?;
+        Ok(OpenedRow { leased, entry, request: request.clone() })
+    }
+
+    fn held_event(&self, client: &Client) -> Option<HeldEvent> {
+        Some(HeldEvent { key: client.key_of(&event_key(&self.row.4).ok()?), token: self.token })
     }
 }

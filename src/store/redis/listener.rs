@@ -1,7 +1,7 @@
 //! Wakes idle workers when an event has arrived.
 
 use std::future::Future;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use deadpool_redis::redis::{self, Cmd, Value};
@@ -11,6 +11,7 @@ use tokio::time::{sleep, timeout};
 
 use super::RedisPool;
 use super::pool::Connection;
+use crate::lock::lock;
 
 /// How long the server waits for an event before it is asked again. A connection that leads nowhere is noticed after
 /// this time.
@@ -127,8 +128,4 @@ impl Signals {
         command.arg(lock(&self.position).as_deref().unwrap_or("$"));
         command
     }
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

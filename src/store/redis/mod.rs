@@ -129,32 +129,9 @@
 //!
 //! # Keys
 //!
-//! Each event has a string under the [prefix](RedisStoreBuilder::prefix) and the [key](crate::EventKey): `r`, `c` or
-//! `f` for running, completed or failed, the token, the fingerprint of the body, and the event's type or how it ended.
-//! Its time to live is the lease or the retention. An event with an id of 30 bytes takes about 225 in all.
-//!
-//! The state of an inbox's event is `a`, without a time to live, until the event has been run. Behind an `@` follow its
-//! arrival, the number of its attempts, and either `w` and since or until when it waits, or `r`, since when it runs and
-//! since when it was due before; `o` marks an event in an order, and `s` one whose handler was started. An arrival is a
-//! number of 19 digits, made of an id of the stream. These keys are under the prefix and `inbox:`:
-//!
-//! | key | type | holds |
-//! |---|---|---|
-//! | `events` | stream | an entry for each event that is kept, in the order of arrival; `e` is version, key, order, name of the request, type, fingerprint, time, sequence and length of the request, each behind its length |
-//! | `parcel:`name | string | the request of an event: head and body, behind the head's length; the name is the token under which it was accepted |
-//! | `due:`class length`:`endpoint type | sorted set | arrivals of the events of one kind that can be leased, by when they are due |
-//! | `types:`class endpoint | sorted set | the types of an endpoint that have any, by when their first is due |
-//! | `endpoints:`class | sorted set | the endpoints that have any, by when their first is due |
-//! | `running` | sorted set | arrivals of leased events, by when the lease ends; `inf` once it was found to have lapsed |
-//! | `completed` | sorted set | arrivals of completed events, by when their retention is over |
-//! | `dead` | sorted set | arrivals of dead letters |
-//! | `line:`order | sorted set | arrivals of the events of one order that have not ended: the first one can be leased, or runs |
-//! | `applied` | hash | of each order, the last sequence that was completed |
-//! | `failures` | hash | of each arrival, the failed attempts, a line each |
-//! | `unsettled` | set | arrivals that a failed script had begun to change |
-//!
-//! The class is `u` for events that were never tried, which are due whatever the clock says, and `t` for others. A type
-//! is behind a colon, and empty for an event without one.
+//! Each event has a string under the [prefix](RedisStoreBuilder::prefix) and the [key](crate::EventKey). Its time to
+//! live is the lease or the retention. An event with an id of 30 bytes takes about 225 in all. The other keys of an
+//! inbox are under the prefix and `inbox:`. `docs/states.md` lists them all, and says what they hold.
 //!
 //! Events are claimed with `SET … NX GET PX`. Redis 6 does not take `NX` and `GET` together; there, a script does the
 //! same.
@@ -179,8 +156,8 @@
 //! With `+info` and `+config|get`, [`check`](RedisStore::check) can warn about the server's configuration. It tries the
 //! rights above, and names the missing ones: a script that is refused half-way may have begun to change something.
 //
-// Read in the order of a delivery: `store`, `claims` for inline claims; `enqueue`, `lease`, `leased_rows`,
-// `lost_leases`, `inbox`, `operators`, `housekeeping` for the queue; `client` and below for what all of them use.
+// Read in the order of a delivery: `store`, `claims` for inline claims; `enqueue`, `lease`, `inbox`, `operators`,
+// `housekeeping` for the queue; `client`, `shared_connection` and `scripts` for what all of them use.
 
 mod builder;
 mod check;
@@ -192,12 +169,10 @@ mod error;
 mod housekeeping;
 mod inbox;
 mod lease;
-mod leased_rows;
 mod listener;
 mod operators;
 mod pool;
 mod record;
-mod replicas;
 mod report;
 mod scripts;
 mod shared_connection;

@@ -11,13 +11,11 @@ use super::scripts::{self, Script};
 use crate::EventKey;
 use crate::clock::from_unix_millis;
 use crate::store::ClaimToken;
-use crate::store::queue::{Change, Changed, EventState, Filter, Page, QueueCounts, QueuedEvent, log};
+use crate::store::queue::{Change, Changed, DISCARDED, EventState, Filter, Page, QueueCounts, QueuedEvent, log};
 
 /// How many events one script looks at, and how many it changes.
 const AT_ONCE: usize = 100;
 const CHANGED: usize = 50;
-
-const DISCARDED: &str = "discarded by an operator";
 
 /// Key, type, time of receipt, and record.
 type Row = (String, String, String, Vec<u8>);

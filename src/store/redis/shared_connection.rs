@@ -279,9 +279,9 @@ impl Drop for Attempt {
 
 /// Waits for replies, or until the connection is closed.
 ///
-/// A command that is handed to the client at the very moment at which its connection breaks is neither sent nor refused:
-/// it stays in the channel of the task that drove the connection. So a connection that is silent is checked again and
-/// again.
+/// A command that is handed to the client at the very moment at which its connection breaks is neither sent nor
+/// refused: it stays in the channel of the task that drove the connection. So a connection that is silent is checked
+/// again and again.
 async fn unless_closed(
     mut connection: Connection,
     replies: impl Future<Output = RedisResult<Replies>>,
@@ -297,8 +297,8 @@ async fn unless_closed(
     }
 }
 
-/// The error of a closed connection. The command that finds out is not sent: the client drops commands that nobody waits
-/// for.
+/// The error of a closed connection. The command that finds out is not sent: the client drops commands that nobody
+/// waits for.
 async fn closed(connection: &mut Connection) -> Option<RedisError> {
     let Connection::Node(node) = connection else { return None };
     let ping = redis::cmd("PING");

@@ -28,7 +28,7 @@ const LOG_PAGES: &str = "4000";
 const CACHE: &str = "-16384";
 
 /// Columns that tables of earlier releases lack, each with its type.
-const ADDED_COLUMNS: [(&str, &str); 1] = [("handler_started", "INTEGER")];
+const ADDED_COLUMNS: [(&str, &str); 2] = [("handler_started", "INTEGER"), ("was_due_at", "INTEGER")];
 
 const FIRST_PAUSE: Duration = Duration::from_millis(2);
 const LONGEST_PAUSE: Duration = Duration::from_millis(50);

@@ -20,11 +20,8 @@ use crate::clock::from_unix_millis;
 use crate::store::Ending;
 use crate::store::batcher::{Answers, BatchHandler, Batcher};
 use crate::store::in_transit::{InTransit, Releaser};
-use crate::store::queue::{LAPSED, LeaseRequest, Leased, Order, OwnedLeaseRequest, StoredRequest};
+use crate::store::queue::{LAPSED, LeaseRequest, Leased, Order, OwnedLeaseRequest, StoredRequest, UNREADABLE};
 use crate::telemetry;
-
-/// The summary of an event that this version cannot read.
-const UNREADABLE: &str = "the stored event is not one that this version wrote";
 
 /// Leases in a task of its own, so that a caller that leaves does not interrupt a transaction.
 pub(super) struct LeaseHandler {

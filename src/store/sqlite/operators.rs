@@ -9,27 +9,16 @@ use super::statements::{Statement, Statements, statement};
 use super::time::{Now, millis};
 use crate::EventKey;
 use crate::clock::{from_unix_millis, unix_millis};
-use crate::store::queue::{Change, EventState, Filter, Page, QueueCounts, QueuedEvent, log};
-use crate::store::record::{State, event_state};
+use crate::store::filter_sql;
+use crate::store::queue::{Change, DISCARDED, EventState, Filter, Page, QueueCounts, QueuedEvent, log};
+use crate::store::record::event_state;
 
 /// How many events one statement changes.
 pub(super) const CHANGED_AT_ONCE: u64 = 1_000;
 
-const DISCARDED: &str = "discarded by an operator";
-
 /// The condition for events in `state` that match a filter. An event that has expired matches none.
 fn condition(filter: &Filter, state: EventState) -> String {
-    let mut condition = format!("state = '{}' AND {{remembered}}", State::from(state).stored());
-    for (is_set, text) in [
-        (filter.key.is_some(), " AND key = ?2"),
-        (filter.event_type.is_some(), " AND event_type = ?3"),
-        (filter.endpoint.is_some(), " AND endpoint = ?4"),
-        (filter.since.is_some(), " AND received_at >= ?5"),
-        (filter.before.is_some(), " AND received_at < ?6"),
-    ] {
-        condition.push_str(if is_set { text } else { "" });
-    }
-    condition
+    filter_sql::condition(filter, &[state], ["?2", "?3", "?4", "?5", "?6"]) + " AND {remembered}"
 }
 
 /// A statement with a filter's values, `?1` to `?7`.

@@ -46,9 +46,11 @@ pub(super) struct Record {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Queued {
     pub(super) arrival: Arrival,
-    /// On the boot clock: when the event is due, while it waits; since when it had been due, while it is leased. `None`
-    /// if that was in another boot.
+    /// From when on a worker may lease the event, on the boot clock: a running event when its lease ends. `None` once
+    /// the event has ended, and if that was in another boot.
     pub(super) due_at: Option<i64>,
+    /// While the event runs: its `due_at` from before the lease. `None` if that was in another boot.
+    pub(super) was_due_at: Option<i64>,
     /// Whether the handler was started in the last attempt that the worker permits.
     pub(super) started: bool,
     /// The text to append to the log after the time at which the attempt began: when it ended, and why.
@@ -79,11 +81,13 @@ impl Record {
     pub(super) fn read(row: &SqliteRow, now: &Now) -> Result<Self, sqlx::Error> {
         let same_boot = row.try_get::<&str, _>("boot")? == &*now.boot;
         let state: &str = row.try_get("state")?;
+        let boot_time = |column| row.try_get::<Option<i64>, _>(column).map(|time| time.filter(|_| same_boot));
         let queued = match row.try_get::<Option<i64>, _>("arrival")? {
             None => None,
             Some(arrival) => Some(Queued {
                 arrival: Arrival::Known(arrival),
-                due_at: row.try_get::<Option<i64>, _>("due_at")?.filter(|_| same_boot),
+                due_at: boot_time("due_at")?,
+                was_due_at: boot_time("was_due_at")?,
                 started: row.try_get::<Option<bool>, _>("handler_started")?.unwrap_or_default(),
                 failure: None,
                 request: None,
@@ -92,7 +96,7 @@ impl Record {
         Ok(Self {
             state: State::ALL.into_iter().find(|known| known.stored() == state).ok_or_else(|| unknown("state"))?,
             token: token(row)?,
-            lease_until: row.try_get::<Option<i64>, _>("lease_until")?.filter(|_| same_boot),
+            lease_until: boot_time("lease_until")?,
             received_at: row.try_get("received_at")?,
             processed_at: None,
             attempts: row.try_get::<i64, _>("attempts")?.try_into().map_err(|_| unknown("number of attempts"))?,
@@ -135,6 +139,7 @@ impl Record {
             queued: Some(Queued {
                 arrival: Arrival::After(0),
                 due_at: Some(now.lease),
+                was_due_at: None,
                 started: false,
                 failure: None,
                 request,
@@ -158,8 +163,17 @@ impl Record {
         self.state != State::Running && self.expires_at <= now.wall
     }
 
-    fn due_at(mut self, due_at: Option<i64>) -> Self {
-        self.queued.iter_mut().for_each(|queued| queued.due_at = due_at);
+    /// The same without a lease, and due from `due_at` on.
+    fn unleased(mut self, due_at: Option<i64>) -> Self {
+        self.lease_until = None;
+        self.queued.iter_mut().for_each(|queued| (queued.due_at, queued.was_due_at) = (due_at, None));
+        self
+    }
+
+    /// The same with this lease. A queued event is due again when the lease ends.
+    fn leased(mut self, lease_until: Option<i64>) -> Self {
+        self.lease_until = lease_until;
+        self.queued.iter_mut().for_each(|queued| queued.due_at = lease_until);
         self
     }
 
@@ -203,7 +217,6 @@ pub(super) fn decide(stored: Option<&Record>, operation: &Operation, now: &Now) 
 fn changed(stored: Option<&Record>, operation: &Operation, now: &Now) -> Record {
     let claimed = Record::claimed(operation, now);
     let record = stored.cloned().unwrap_or_else(|| claimed.clone());
-    let unleased = Record { lease_until: None, ..record.clone() };
     let text = operation.text.clone();
     match (operation.verb, &record.queued) {
         (Verb::Claim, _) => {
@@ -214,32 +227,32 @@ fn changed(stored: Option<&Record>, operation: &Operation, now: &Now) -> Record 
         }
         (Verb::Enqueue, _) => Record::enqueued(operation, now),
         (Verb::Renew | Verb::Start, None) => {
-            Record { lease_until: claimed.lease_until, expires_at: claimed.expires_at, ..record }
+            Record { expires_at: claimed.expires_at, ..record }.leased(claimed.lease_until)
         }
-        (Verb::Renew, Some(_)) => Record { lease_until: claimed.lease_until, ..record },
-        (Verb::Start, Some(_)) => Record { lease_until: claimed.lease_until, ..record }.started(true),
+        (Verb::Renew, Some(_)) => record.leased(claimed.lease_until),
+        (Verb::Start, Some(_)) => record.leased(claimed.lease_until).started(true),
         (Verb::Fail | Verb::Bury, Some(_)) => {
             let (state, processed_at) = (State::Failed, Some(now.wall));
-            let buried = Record { state, processed_at, summary: Some(text.clone()), expires_at: NEVER, ..unleased };
-            buried.due_at(None).failed(&text, now)
+            let buried = Record { state, processed_at, summary: Some(text.clone()), expires_at: NEVER, ..record };
+            buried.unleased(None).failed(&text, now)
         }
         (Verb::Complete | Verb::Fail | Verb::Bury, _) => {
             let state = if operation.verb == Verb::Complete { State::Completed } else { State::Failed };
             let (processed_at, expires_at) = (Some(now.wall), now.wall + operation.time);
-            Record { state, processed_at, summary: Some(text), expires_at, ..unleased }.due_at(None)
+            Record { state, processed_at, summary: Some(text), expires_at, ..record }.unleased(None)
         }
         (Verb::Release | Verb::Retry, None) => {
-            Record { state: State::Released, expires_at: now.wall + TRACE_KEPT, ..unleased }
+            Record { state: State::Released, expires_at: now.wall + TRACE_KEPT, ..record }.unleased(None)
         }
         // Back to where it was, as if it had never been leased: due since when it was due before.
         (Verb::Release, Some(queued)) => {
-            let due_at = queued.due_at.unwrap_or(BEFORE_THE_BOOT);
+            let due_at = queued.was_due_at.unwrap_or(BEFORE_THE_BOOT);
             let (state, attempts) = (State::Waiting, record.attempts.saturating_sub(1));
-            Record { state, attempts, ..unleased }.due_at(Some(due_at)).started(false)
+            Record { state, attempts, ..record }.unleased(Some(due_at)).started(false)
         }
         (Verb::Retry, Some(_)) => {
             let due_at = now.lease + operation.time;
-            Record { state: State::Waiting, ..unleased }.due_at(Some(due_at)).failed(&text, now)
+            Record { state: State::Waiting, ..record }.unleased(Some(due_at)).failed(&text, now)
         }
     }
 }

@@ -21,7 +21,8 @@ CREATE TABLE IF NOT EXISTS {table} (
     sequence     INTEGER,
     behind       INTEGER,
     failures     TEXT,
-    handler_started INTEGER
+    handler_started INTEGER,
+    was_due_at   INTEGER
 ) STRICT;
 CREATE TABLE IF NOT EXISTS {table_parcels} (
     id   INTEGER PRIMARY KEY,

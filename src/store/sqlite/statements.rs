@@ -23,7 +23,7 @@ use crate::store::sections;
 /// summary (text), `?4` the retention in milliseconds (integer). If it changes no row the claim is lost: roll back. The
 /// transaction must have begun with `BEGIN IMMEDIATE`.
 pub const COMPLETE_SQL: &str = r#"UPDATE "webhook_events" SET
-    state = 'completed', lease_until = NULL, summary = ?3,
+    state = 'completed', lease_until = NULL, due_at = NULL, was_due_at = NULL, summary = ?3,
     processed_at = CAST((julianday('now') - 2440587.5) * 86400000 AS INTEGER),
     expires_at = CAST((julianday('now') - 2440587.5) * 86400000 AS INTEGER) + ?4,
     version = version + 1
@@ -42,7 +42,7 @@ const SCHEMA: &str = include_str!("schema.sql");
 const SIZES: [usize; 4] = [1, 8, 64, LARGEST_BATCH];
 
 const COLUMNS: usize = 13;
-const QUEUED_COLUMNS: usize = COLUMNS + 8;
+const QUEUED_COLUMNS: usize = COLUMNS + 9;
 
 /// How many expired rows a purge deletes at once: enough to keep up with the claims, too few to be felt.
 pub(super) const PURGED_AT_ONCE: u64 = 256;
@@ -203,6 +203,7 @@ fn bind_queued(statement: Statement, key: &str, queued: Option<&Queued>, first: 
         .bind(request.and(arrival))
         .bind(endpoint)
         .bind(queued.and_then(|queued| queued.due_at))
+        .bind(queued.and_then(|queued| queued.was_due_at))
         .bind(order.map(|order| order.key.to_string()))
         .bind(order.and_then(|order| order.sequence))
         .bind(queued.and_then(|queued| queued.failure.clone()))

@@ -8,8 +8,7 @@
 
 -- name: read
 SELECT key, event_type, state, token, boot, lease_until, received_at, attempts, fingerprint, expires_at, version,
-    arrival,
-    due_at, handler_started
+    arrival, due_at, was_due_at, handler_started
 FROM {table} WHERE key IN {rows}
 
 -- A row is written as the version after the one that was read. A row that was written in between is left alone.
@@ -30,10 +29,12 @@ expires_at = excluded.expires_at, version = excluded.version
 -- to another event from now on, or to one that is run inline.
 -- name: write_queued
 INSERT INTO {table} (key, event_type, state, token, boot, lease_until, received_at, processed_at, attempts, summary,
-    fingerprint, expires_at, version, arrival, parcel, endpoint, due_at, order_key, sequence, failures, handler_started)
+    fingerprint, expires_at, version, arrival, parcel, endpoint, due_at, was_due_at, order_key, sequence,
+    failures, handler_started)
 SELECT * FROM (VALUES {rows}) WHERE column1 IS NOT NULL
 ON CONFLICT (key) DO UPDATE SET {set_claim},
-    arrival = excluded.arrival, due_at = excluded.due_at, handler_started = excluded.handler_started,
+    arrival = excluded.arrival, due_at = excluded.due_at, was_due_at = excluded.was_due_at,
+    handler_started = excluded.handler_started,
     endpoint = iif({same_event}, {table}.endpoint, excluded.endpoint),
     order_key = iif({same_event}, {table}.order_key, excluded.order_key),
     sequence = iif({same_event}, {table}.sequence, excluded.sequence),
@@ -183,11 +184,13 @@ SELECT * FROM (
 
 -- Leases
 
--- Leases the events in ?5, a JSON array of row numbers, until ?2. While an event runs, `due_at` is since when it had
--- been due, so that a release puts it back where it was; -1 if that was by another boot's clock.
+-- Leases the events in ?5, a JSON array of row numbers, until ?2. They are due again then. A release puts an event back
+-- to `was_due_at`: -1 if that was by another boot's clock. An event whose lease has lapsed keeps the value from before
+-- that lease; one that an earlier release of this crate leased has it in `due_at`.
 -- name: lease
 UPDATE {table} SET state = 'running', token = randomblob(16), boot = ?1, lease_until = ?2, started_at = ?3,
-    attempts = attempts + 1, version = version + 1, due_at = iif(boot <> ?1, -1, due_at),
+    attempts = attempts + 1, version = version + 1, due_at = ?2,
+    was_due_at = CASE WHEN boot <> ?1 THEN -1 WHEN state = 'running' THEN coalesce(was_due_at, due_at) ELSE due_at END,
     failures = iif(state = 'running', coalesce(failures, '') || coalesce(started_at, 0) || ' ' || ?3 || ' ' || ?4,
         failures)
 WHERE rowid IN ({fitting})
@@ -208,9 +211,8 @@ SELECT id FROM (SELECT id, size, sum(size) OVER (ORDER BY place ROWS UNBOUNDED P
 WHERE all_of_them <= 4194304 OR all_of_them = size
 
 -- name: bury_unreadable
-UPDATE {table} SET state = 'failed', lease_until = NULL, due_at = NULL, processed_at = ?2, summary = ?3, expires_at =
-    {never},
-    version = version + 1
+UPDATE {table} SET state = 'failed', lease_until = NULL, due_at = NULL, was_due_at = NULL, processed_at = ?2,
+    summary = ?3, expires_at = {never}, version = version + 1
 WHERE rowid = ?1
 
 -- Operators. `{matching}` is the condition of a filter: ?1 is the wall clock, ?2 to ?6 are the filter's values, and
@@ -260,8 +262,7 @@ SELECT {last_arrival}
 -- The token is nobody's: the worker that gave the event up must not be taken for the one that puts it back.
 -- name: requeue
 UPDATE {table} SET state = 'accepted', handler_started = NULL, token = randomblob(16), boot = ?10, due_at = ?11,
-    attempts = 0,
-    lease_until = NULL, started_at = NULL, behind = NULL, processed_at = NULL, summary = NULL, expires_at = {never},
+    was_due_at = NULL, attempts = 0, lease_until = NULL, started_at = NULL, behind = NULL, processed_at = NULL, summary = NULL, expires_at = {never},
     version = version + 1, arrival = anew.arrival
 FROM (SELECT rowid AS id, {last_arrival} + row_number() OVER (ORDER BY arrival) AS arrival
     FROM (SELECT rowid, arrival FROM {table} WHERE {matching} AND arrival <= ?8 ORDER BY arrival LIMIT ?9)) AS anew

@@ -56,3 +56,5 @@ impl Database {
         sqlx::query(lapse).execute(&self.pool).await.expect("a table");
     }
 }
+
+crate::exactly_once::ledger::impl_ledger!(Database, Tx);

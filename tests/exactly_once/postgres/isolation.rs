@@ -8,6 +8,7 @@ use tower_webhook::enlist::EnlistErrorKind;
 use tower_webhook::{HandlerError, Outcome, WebhookEvent};
 
 use super::database::Database;
+use crate::exactly_once::ledger::Ledger;
 use crate::exactly_once::receiver::{Receiver, key};
 use crate::support::wait::eventually;
 

@@ -9,6 +9,7 @@ use tower_webhook::rejection::RejectionKind;
 use tower_webhook::{HandlerError, Outcome, WebhookEvent};
 
 use super::database::Database;
+use crate::exactly_once::ledger::Ledger;
 use crate::exactly_once::receiver::Receiver;
 use crate::support::servers::postgres::PostgresServer;
 use crate::support::wait::eventually;

@@ -7,6 +7,7 @@ use axum::http::StatusCode;
 use tower_webhook::{HandlerError, Outcome, WebhookEvent};
 
 use super::database::Database;
+use crate::exactly_once::ledger::Ledger;
 use crate::exactly_once::receiver::Receiver;
 use crate::support::proxy::{Proxy, Weather};
 

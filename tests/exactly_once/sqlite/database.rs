@@ -36,3 +36,5 @@ impl Database {
         sqlx::query("UPDATE webhook_events SET lease_until = 0").execute(&self.pool).await.expect("a table");
     }
 }
+
+crate::exactly_once::ledger::impl_ledger!(Database, Tx);

@@ -7,6 +7,7 @@ use tower_webhook::store::{Claim, ClaimRequest, Ending, Enlistment, Hold, Sqlite
 use tower_webhook::{HandlerError, Outcome, WebhookEvent};
 
 use super::database::Database;
+use crate::exactly_once::ledger::Ledger;
 use crate::exactly_once::receiver::Receiver;
 
 /// The store, and how many renewals have begun and ended.

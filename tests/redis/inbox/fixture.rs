@@ -88,7 +88,7 @@ pub(super) fn body(id: &str) -> String {
     format!(r#"{{"id":"{id}","type":"test.event"}}"#)
 }
 
-pub(super) fn parcel(id: &str) -> StoredRequest {
+pub(super) fn stored_request(id: &str) -> StoredRequest {
     StoredRequest::new("a head", body(id), now())
 }
 
@@ -99,7 +99,7 @@ pub(super) fn now() -> SystemTime {
 /// Accepts an event without a receiver.
 pub(super) async fn accept(store: &RedisStore, key: &EventKey, event_type: &str) -> Result<Claim, StoreError> {
     let claim = ClaimRequest::new(key, ClaimToken::random(), LEASE).event_type(Some(event_type));
-    store.enqueue(&claim, &parcel(key.id())).await
+    store.enqueue(&claim, &stored_request(key.id())).await
 }
 
 pub(super) async fn accept_all(store: &RedisStore, ids: impl IntoIterator<Item = String>) {
@@ -127,7 +127,7 @@ pub(super) async fn listed(store: &RedisStore, filter: &Filter) -> Vec<String> {
 pub(super) async fn accept_ordered(store: &RedisStore, id: &str) {
     let key = key(id);
     let claim = ClaimRequest::new(&key, ClaimToken::random(), LEASE);
-    let claim = store.enqueue(&claim, &parcel(id).ordered(Order::of("resource"))).await;
+    let claim = store.enqueue(&claim, &stored_request(id).ordered(Order::of("resource"))).await;
     assert!(matches!(claim, Ok(Claim::Fresh { .. })), "{claim:?}");
 }
 

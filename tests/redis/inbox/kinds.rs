@@ -4,7 +4,7 @@ use tower_webhook::EventKey;
 use tower_webhook::queue::{Filter, KindLimits, LeaseRequest, Leased, Queue};
 use tower_webhook::store::{ClaimRequest, ClaimToken, Hold, RedisStore, Store};
 
-use super::fixture::{LEASE, PREFIX, accept, accept_all, ids, lease, parcel, store_on};
+use super::fixture::{LEASE, PREFIX, accept, accept_all, ids, lease, store_on, stored_request};
 use crate::support::servers::redis::RedisServer;
 
 async fn lease_but(store: &RedisStore, limit: usize, types: &[Box<str>]) -> Vec<Leased> {
@@ -83,7 +83,7 @@ async fn accepted_event_without_its_record_is_run_nevertheless() {
     let store = store_on(&server);
     let (key, token) = (at("/hooks/{tenant}", "evt_1"), ClaimToken::random());
     let claim = ClaimRequest::new(&key, token, LEASE);
-    store.enqueue(&claim, &parcel("evt_1")).await.map(drop).expect("an answer");
+    store.enqueue(&claim, &stored_request("evt_1")).await.map(drop).expect("an answer");
     assert_eq!(server.command(&["DEL", &format!("{PREFIX}{{}}{key}")]), "1\n");
     let leased = lease(&store, 10).await;
     assert_eq!((ids(&leased), leased[0].attempt), (vec!["evt_1"], 1));

@@ -7,7 +7,7 @@ use tower_webhook::EventKey;
 use tower_webhook::queue::{EventState, Filter, KindLimits, LeaseRequest, Leased, Order, Queue};
 use tower_webhook::store::{Claim, ClaimRequest, ClaimToken, Completion, Hold, RedisStore, Store};
 
-use super::fixture::{LEASE, PREFIX, RETENTION, listed, parcel, store_on};
+use super::fixture::{LEASE, PREFIX, RETENTION, listed, store_on, stored_request};
 use crate::redis::fixture::pool_of;
 use crate::redis::receiver::eventually;
 use crate::support::servers::redis::RedisServer;
@@ -74,9 +74,10 @@ impl Model {
 
 async fn accept(store: &RedisStore, key: &EventKey, event_type: &str, order: Option<&String>) -> Option<Claim> {
     let claim = ClaimRequest::new(key, ClaimToken::random(), LEASE).event_type(Some(event_type));
-    let parcel = parcel(key.id());
-    let parcel = order.map_or(parcel.clone(), |order| parcel.ordered(Order::of(order.as_str())));
-    store.enqueue(&claim, &parcel).await.ok()
+    let stored_request = stored_request(key.id());
+    let stored_request =
+        order.map_or(stored_request.clone(), |order| stored_request.ordered(Order::of(order.as_str())));
+    store.enqueue(&claim, &stored_request).await.ok()
 }
 
 async fn lease(store: &RedisStore, random: &mut Random, lease: Duration) -> Option<Vec<Leased>> {

@@ -101,7 +101,7 @@ async fn lost_indexes_are_made_anew() {
         accept_ordered(&store, id).await;
     }
     for key in server.keys() {
-        if ["due:", "types:", "endpoints:", "line:"].iter().any(|name| key.contains(&format!("inbox:{name}"))) {
+        if ["due:", "types:", "endpoints:", "order:"].iter().any(|name| key.contains(&format!("inbox:{name}"))) {
             server.command(&["DEL", &key]);
         }
     }
@@ -174,8 +174,8 @@ async fn event_of_another_version_is_a_dead_letter_and_told_of() {
     accept_all(&store, ["1".to_owned()]).await;
     let print = "AAAAAAAAAAA";
     for (id, event) in [
-        ("later", ["2", &*key("later").to_string(), "", "parcel-1", "what", "comes", "in", "version", "2"]),
-        ("odd", ["1", &*key("odd").to_string(), "", "parcel-2", "", print, "noon", "", "9"]),
+        ("later", ["2", &*key("later").to_string(), "", "request-1", "what", "comes", "in", "version", "2"]),
+        ("odd", ["1", &*key("odd").to_string(), "", "request-2", "", print, "noon", "", "9"]),
     ] {
         let entry = server.command(&["XADD", &format!("{PREFIX}inbox:events"), "*", "e", &facts(&event)]);
         let (ms, number) = entry.trim().split_once('-').expect("an id");
@@ -209,9 +209,9 @@ async fn event_whose_stored_request_is_gone_is_a_dead_letter_and_told_of() {
     let (logs, _listening) = Logs::capture();
     let store = store_on(&server);
     accept_all(&store, ["1".to_owned()]).await;
-    let parcel = server.keys().into_iter().find(|key| key.contains("parcel")).expect("a parcel");
+    let stored_request = server.keys().into_iter().find(|key| key.contains("inbox:request:")).expect("a request");
     accept_all(&store, ["2".to_owned()]).await;
-    server.command(&["DEL", &parcel]);
+    server.command(&["DEL", &stored_request]);
     assert_eq!(run_all(&store).await, ["2"]);
     assert_eq!(listed(&store, &Filter::all().state(EventState::Dead)).await, ["1"]);
     assert_eq!(logs.count("cannot be run, and is a dead letter now"), 1, "{:?}", logs.lines());

@@ -11,7 +11,7 @@ use tower_webhook::EventKey;
 use tower_webhook::queue::{EventState, Filter, KindLimits, LeaseRequest, Leased, Page, Queue, StoredRequest};
 use tower_webhook::store::{Claim, ClaimRequest, ClaimToken, Completion, Hold, RedisStore, Store};
 
-use super::fixture::{LEASE, PREFIX, RETENTION, now, parcel};
+use super::fixture::{LEASE, PREFIX, RETENTION, now, stored_request};
 use crate::redis::fixture::pool;
 use crate::redis::receiver::eventually;
 use crate::support::servers::redis::RedisServer;
@@ -37,7 +37,7 @@ const MOST_CALLS: [(&str, usize); 16] = [
     ("waiting", 10),
 ];
 
-/// How many bytes may pass through a script beside parcels: arguments, names of keys, and what is known of events.
+/// How many bytes may pass through a script beside requests: arguments, names of keys, and what is known of events.
 const SMALL_CHANGE: usize = 100 * KIB;
 
 const KIB: usize = 1 << 10;
@@ -61,10 +61,10 @@ fn calls(runs: &[Run], name: &str) -> usize {
     most(runs).get(name).unwrap_or_else(|| panic!("{name} has not run")).calls
 }
 
-async fn accept_parcel(store: &RedisStore, id: &str, event_type: &str, parcel: &StoredRequest) {
+async fn accept_request(store: &RedisStore, id: &str, event_type: &str, stored_request: &StoredRequest) {
     let key = EventKey::new("/hooks", None, id);
     let claim = ClaimRequest::new(&key, ClaimToken::random(), LEASE).event_type(Some(event_type));
-    let claim = store.enqueue(&claim, parcel).await;
+    let claim = store.enqueue(&claim, stored_request).await;
     assert!(matches!(claim, Ok(Claim::Fresh { .. })), "{claim:?}");
 }
 
@@ -76,7 +76,7 @@ async fn accept_of_types(store: &RedisStore, types: impl Iterator<Item = String>
             accepting.join_next().await.expect("a task").expect("no panic");
         }
         let store = store.clone();
-        accepting.spawn(async move { accept_parcel(&store, &n.to_string(), &event_type, &parcel("x")).await });
+        accepting.spawn(async move { accept_request(&store, &n.to_string(), &event_type, &stored_request("x")).await });
     }
     accepting.join_all().await;
 }
@@ -105,7 +105,7 @@ async fn large_bodies_pass_through_no_script() {
     let (store, mut monitor) = (store_on(&server), Monitor::on(&server));
     let body = vec![b'x'; 25 * MIB];
     let accept = async |id: &str, body: &[u8]| {
-        accept_parcel(&store, id, "test.event", &StoredRequest::new("a head", body.to_vec(), now())).await;
+        accept_request(&store, id, "test.event", &StoredRequest::new("a head", body.to_vec(), now())).await;
     };
     accept("small", b"{}").await;
     for n in 0..3 {
@@ -120,7 +120,7 @@ async fn large_bodies_pass_through_no_script() {
     let mut all = 0;
     while all < 21 {
         let leased = lease(&store, 64).await;
-        // While the parcels are there, the monitor knows how long they are.
+        // While the requests are there, the monitor knows how long they are.
         runs.extend(monitor.runs());
         let bytes: usize = leased.iter().map(|leased| leased.request.body.len()).sum();
         assert!(bytes < 30 * MIB, "{bytes} bytes at a time");
@@ -155,8 +155,8 @@ async fn small_bodies_pass_through_scripts_some_at_a_time() {
     let mut accepting = JoinSet::new();
     for n in 0..256 {
         let store = store.clone();
-        let parcel = StoredRequest::new("a head", vec![b'x'; if n < 128 { 15 * KIB } else { 60 * KIB }], now());
-        accepting.spawn(async move { accept_parcel(&store, &n.to_string(), "test.event", &parcel).await });
+        let stored_request = StoredRequest::new("a head", vec![b'x'; if n < 128 { 15 * KIB } else { 60 * KIB }], now());
+        accepting.spawn(async move { accept_request(&store, &n.to_string(), "test.event", &stored_request).await });
     }
     accepting.join_all().await;
     check(&monitor.runs(), 2 * MIB + SMALL_CHANGE);
@@ -181,10 +181,10 @@ async fn large_duplicate_is_not_written() {
         let claim = ClaimRequest::new(&key, ClaimToken::random(), LEASE);
         let claim = store.enqueue(&claim, &large).await.expect("an answer");
         assert_eq!(matches!(claim, Claim::Fresh { .. }), n == 0, "{claim:?}");
-        assert_eq!(server.keys().iter().filter(|key| key.contains("parcel")).count(), 1);
+        assert_eq!(server.keys().iter().filter(|key| key.contains("inbox:request:")).count(), 1);
     }
-    let parcels = server.command(&["KEYS", "*parcel*"]);
-    assert_eq!(server.command(&["PTTL", parcels.trim()]), "-1\n", "it is kept until the event has been run");
+    let requests = server.command(&["KEYS", "*inbox:request:*"]);
+    assert_eq!(server.command(&["PTTL", requests.trim()]), "-1\n", "it is kept until the event has been run");
 }
 
 /// What accepting one event, leasing 64, a page of a list, counting, and purging 500 call with so many events that wait.
@@ -193,7 +193,7 @@ async fn calls_with(events: usize) -> [usize; 5] {
     let (store, mut monitor) = (store_on(&server), Monitor::on(&server));
     accept_of_types(&store, (0..events).map(|_| "test.event".to_owned())).await;
     check(&monitor.runs(), 2 * MIB);
-    accept_parcel(&store, "last", "test.event", &parcel("x")).await;
+    accept_request(&store, "last", "test.event", &stored_request("x")).await;
     let mut runs = monitor.runs();
     assert_eq!(store.list(&Filter::all(), &Page::first(100)).await.expect("an answer").len(), 100);
     store.counts().await.map(drop).expect("an answer");
@@ -235,7 +235,7 @@ async fn calls_with_kinds(kinds: usize) -> [usize; 3] {
     let (store, mut monitor) = (store_on(&server), Monitor::on(&server));
     // One after the other: kinds whose first events are of the same millisecond are all looked at.
     for n in 0..3 * kinds {
-        accept_parcel(&store, &n.to_string(), &format!("type {}", n % kinds), &parcel("x")).await;
+        accept_request(&store, &n.to_string(), &format!("type {}", n % kinds), &stored_request("x")).await;
     }
     assert_eq!(store.list(&Filter::all(), &Page::first(100)).await.expect("an answer").len(), 100);
     store.counts().await.map(drop).expect("an answer");

@@ -7,7 +7,7 @@ use tower_webhook::queue::{Filter, LeaseRequest, Order, Queue, QueueCounts};
 use tower_webhook::store::{Claim, ClaimRequest, ClaimToken, Completion, Hold, RedisStore, Store, StoreErrorKind};
 use tower_webhook::testing::conformance::Harness;
 
-use super::fixture::{LEASE, PREFIX, RETENTION, accept, accept_all, lease, parcel, store_on};
+use super::fixture::{LEASE, PREFIX, RETENTION, accept, accept_all, lease, store_on, stored_request};
 use crate::redis::fixture::{Fixture, cluster_pool, pool, pool_of};
 use crate::redis::old_server::OldServer;
 use crate::redis::receiver::key;
@@ -21,7 +21,7 @@ async fn nothing_is_left_when_the_retention_is_over() {
     for n in 0..10 {
         let key = key(&format!("ordered {n}"));
         let claim = ClaimRequest::new(&key, ClaimToken::random(), LEASE);
-        store.enqueue(&claim, &parcel("x").ordered(Order::of("resource"))).await.map(drop).expect("an answer");
+        store.enqueue(&claim, &stored_request("x").ordered(Order::of("resource"))).await.map(drop).expect("an answer");
     }
     let quick = ["none of these".into()];
     for attempt in 0.. {

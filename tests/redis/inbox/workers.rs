@@ -73,7 +73,7 @@ async fn row_38_event_that_always_fails_is_a_dead_letter_with_its_bytes() {
     assert_eq!(inbox.worker().run_until_idle().await, 3);
     let kept = inbox.kept("evt_1").await;
     assert_eq!((kept.state, kept.attempts, kept.failures.len()), (EventState::Dead, 3, 3));
-    assert_eq!(kept.request.expect("a parcel").body, body("evt_1"));
+    assert_eq!(kept.request.expect("a request").body, body("evt_1"));
     assert_eq!(inbox.deliver("evt_1").await.outcome, Some(Outcome::Duplicate), "the sender need not come again");
     inbox.handler.answers(200);
     inbox.deliver("evt_2").await;

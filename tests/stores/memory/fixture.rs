@@ -69,11 +69,11 @@ impl Fixture {
     }
 
     pub(super) async fn accept_ordered(&self, id: &str, order: Option<Order>) -> Result<Claim, StoreErrorKind> {
-        let mut parcel = StoredRequest::new("head", "body", SystemTime::UNIX_EPOCH);
-        parcel.order = order;
+        let mut stored_request = StoredRequest::new("head", "body", SystemTime::UNIX_EPOCH);
+        stored_request.order = order;
         let key = key(id);
         let claim = ClaimRequest::new(&key, ClaimToken::random(), LEASE);
-        self.store.enqueue(&claim, &parcel).await.map_err(|error| error.kind())
+        self.store.enqueue(&claim, &stored_request).await.map_err(|error| error.kind())
     }
 
     pub(super) async fn accept(&self, id: &str) -> Result<Claim, StoreErrorKind> {

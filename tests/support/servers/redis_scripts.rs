@@ -83,7 +83,7 @@ pub(crate) struct Run {
     pub(crate) name: &'static str,
     /// How many commands it called.
     pub(crate) calls: usize,
-    /// What it was called with, what it called commands with, and what it read of parcels.
+    /// What it was called with, what it called commands with, and what it read of requests.
     pub(crate) bytes: usize,
 }
 
@@ -126,7 +126,7 @@ impl<'a> Monitor<'a> {
                     run.calls += 1;
                     run.bytes += length(&words);
                     if command == b"GET" {
-                        run.bytes += self.parcel_length(&words[1]);
+                        run.bytes += self.request_length(&words[1]);
                     }
                 }
                 _ => {}
@@ -134,10 +134,10 @@ impl<'a> Monitor<'a> {
         }
     }
 
-    /// How long what is under a key is, if it is a parcel.
-    fn parcel_length(&self, key: &[u8]) -> usize {
+    /// How long what is under a key is, if it is a request.
+    fn request_length(&self, key: &[u8]) -> usize {
         let key = String::from_utf8_lossy(key);
-        if !key.contains("inbox:parcel:") {
+        if !key.contains("inbox:request:") {
             return 0;
         }
         self.server.command(&["STRLEN", &key]).trim().parse().expect("a number")

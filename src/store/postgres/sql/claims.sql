@@ -36,7 +36,7 @@ inserted AS (
     RETURNING key, lease_until
 )
 SELECT key, 'fresh' AS state, NULL::bytea AS holder, NULL::bigint AS known,
-       (extract(epoch FROM lease_until) * 1000000)::bigint AS fence
+       (extract(epoch FROM lease_until) * 1000000)::bigint AS lease_until
   FROM inserted
 UNION ALL
 SELECT key, {claim_state}, holder, known, NULL
@@ -71,7 +71,7 @@ UPDATE webhook_events e
        order_key = NULL, sequence = NULL, failures = NULL, was_due_at = NULL, started_as = NULL, body_until = NULL
   FROM locked l
  WHERE e.ctid = l.place
-RETURNING l.n, e.attempts, (extract(epoch FROM e.lease_until) * 1000000)::bigint AS fence,
+RETURNING l.n, e.attempts, (extract(epoch FROM e.lease_until) * 1000000)::bigint AS lease_until,
           l.was = 'running' AND l.holder = l.token AS was_own
 
 -- The highest completed sequence of an order outlives its events: when a completed event is deleted, overwritten or
@@ -109,18 +109,18 @@ WITH locked AS MATERIALIZED (
                ELSE a.becomes
            END AS state
       FROM unnest($1::text[], $2::bytea[], $3::text[], $4::bigint[], $5::text[], $6::text[], $7::bigint[])
-           WITH ORDINALITY AS a (key, token, becomes, duration, summary, failure, fence, n)
+           WITH ORDINALITY AS a (key, token, becomes, duration, summary, failure, lease_until, n)
       JOIN webhook_events e ON e.key = a.key COLLATE "C"
      WHERE e.token = a.token
        AND e.state = 'running'
        AND (a.becomes NOT IN ('dead', 'retried', 'started') OR e.arrival IS NOT NULL)
-       AND (a.fence IS NULL OR a.fence = (extract(epoch FROM e.lease_until) * 1000000)::bigint)
+       AND (a.lease_until IS NULL OR a.lease_until = (extract(epoch FROM e.lease_until) * 1000000)::bigint)
        FOR NO KEY UPDATE OF e SKIP LOCKED
 )
 -- By `ctid` and not by key: a row that was changed since this statement began has another `ctid`, and is left alone.
 UPDATE webhook_events e
    SET state = l.state,
-       lease_until = CASE l.state WHEN 'running' THEN l.until ELSE e.lease_until END,
+       lease_until = CASE l.state WHEN 'running' THEN l.until ELSE now() END,
        processed_at = CASE WHEN l.state IN ('completed', 'failed') THEN now() END,
        attempts = CASE WHEN l.queued AND l.becomes = 'released' THEN e.attempts - 1 ELSE e.attempts END,
        summary = l.summary,

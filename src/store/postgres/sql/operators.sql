@@ -75,7 +75,7 @@ SELECT {changed_rows}, (SELECT count(*) FROM chosen WHERE without_body) FROM cha
 -- name: discard
 WITH changed AS (
     UPDATE webhook_events
-       SET state = 'completed', token = '', due_at = NULL, processed_at = now(), summary = 'discarded by an operator',
+       SET state = 'completed', token = '', due_at = NULL, processed_at = now(), summary = '{discarded}',
            expires_at = now() + $1::bigint * interval '1 millisecond',
            head = CASE WHEN {completed_body_retention} = 0 THEN NULL ELSE head END,
            body = CASE WHEN {completed_body_retention} = 0 THEN NULL ELSE body END,

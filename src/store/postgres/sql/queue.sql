@@ -113,7 +113,8 @@ locked AS MATERIALIZED (
      WHERE e.due_at = 'infinity'
        FOR NO KEY UPDATE OF e SKIP LOCKED
 )
--- Due since it arrived, as if it had never been behind another event.
+-- Due since it arrived, as if it had never been behind another event. It has not been leased since, so its `lease_until`
+-- is that time.
 UPDATE webhook_events e SET due_at = e.lease_until FROM locked l WHERE e.ctid = l.place
 RETURNING (extract(epoch FROM e.due_at) * 1000000)::bigint AS due
 

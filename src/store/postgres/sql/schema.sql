@@ -6,8 +6,8 @@ CREATE TABLE IF NOT EXISTS webhook_events (
     state        text NOT NULL,
     -- 16 bytes: who holds the claim, or completed it; empty, if an operator discarded the event
     token        bytea NOT NULL,
-    -- when the lease ends; of a waiting event, since when it has been waiting, or the end of its last lease after a
-    -- retry or a release; of an event that has ended and in an applied row, nothing
+    -- from when on no lease holds the event: while it runs, when its lease ends; otherwise when its last lease was over,
+    -- or when it arrived if it was not leased since
     lease_until  timestamptz NOT NULL,
     -- when the event was first claimed; in a queue, when the delivery was received, on the receiver's clock and in
     -- milliseconds

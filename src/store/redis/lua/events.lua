@@ -8,7 +8,7 @@ if not redis.REDIS_VERSION_NUM then
 end
 local PREFIX = ARGV[1] .. 'inbox:'
 local EVENTS, UNSETTLED = PREFIX .. 'events', PREFIX .. 'unsettled'
-local REQUEST, ORDER = PREFIX .. 'parcel:', PREFIX .. 'line'
+local REQUEST, ORDER = PREFIX .. 'request:', PREFIX .. 'order'
 -- The two classes of waiting events. Those that were never tried are due whatever the clock says: it may have been set
 -- back since they arrived. The others are due at their time.
 local UNTRIED, TRIED = 'u', 't'
@@ -122,8 +122,8 @@ local function read_record(key)
   end
   record.arrival, record.attempts, record.time = arrival, tonumber(attempts), tonumber(time)
   if record.state == 'a' then
-    local mode, flags, due = string.match(rest, '^([wr])(%a*) ?(%d*)$')
-    record.mode, record.due = mode, tonumber(due) or record.time
+    local mode, flags, was_due_at = string.match(rest, '^([wr])(%a*) ?(%d*)$')
+    record.mode, record.was_due_at = mode, tonumber(was_due_at) or record.time
     record.is_ordered = flags and string.find(flags, 'o', 1, true) ~= nil
     record.is_started = flags and string.find(flags, 's', 1, true) ~= nil
   end
@@ -143,12 +143,12 @@ local function write_record(key, state, record, time, rest, ...)
     record.attempts .. ' ' .. string.format('%d', time) .. ' ' .. rest, ...)
 end
 
--- Writes the record of an event that waits since or until a time, or runs since then. A running event keeps the time
--- since which it was due.
+-- Writes the record of an event that waits since or until a time, or runs since then. A running event keeps its due
+-- time from before the lease.
 local function write_unfinished(key, record, mode, time)
   local rest = mode .. (record.is_ordered and 'o' or '') .. (record.is_started and 's' or '')
   if mode == 'r' then
-    rest = rest .. string.format(' %d', record.due)
+    rest = rest .. string.format(' %d', record.was_due_at)
   end
   write_record(key, 'a', record, time, rest)
 end
@@ -231,7 +231,7 @@ local function unfinished_record(arrival, entry)
   -- The record of an accepted event was deleted: the event is run nevertheless.
   local due = tonumber(string.sub(arrival, 1, -7))
   return { state = 'a', mode = 'w', token = string.rep('A', 22), fingerprint = entry.fingerprint, arrival = arrival,
-    attempts = 0, time = due, due = due, is_ordered = entry.order ~= '' }
+    attempts = 0, time = due, was_due_at = due, is_ordered = entry.order ~= '' }
 end
 
 -- How an event enters and leaves the sets of events that are due, run, are in an order, or have ended.

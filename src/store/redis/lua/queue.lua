@@ -333,7 +333,7 @@ local function start(event, token)
   if is_running(record) then
     add_failure(record, at, LAPSED)
   else
-    record.due = record.time
+    record.was_due_at = record.time
   end
   record.attempts, record.token = record.attempts + 1, token
   write_unfinished(key_of(entry.key), record, 'r', at)
@@ -507,7 +507,7 @@ return noting_failure(function()
     add_failure(record, at, ARGV[4])
     record.time = at + tonumber(ARGV[3])
   else
-    record.attempts, record.time, record.is_started = record.attempts - 1, record.due, false
+    record.attempts, record.time, record.is_started = record.attempts - 1, record.was_due_at, false
   end
   write_unfinished(KEYS[1], record, 'w', record.time)
   remove_running(record.arrival, entry)

@@ -11,7 +11,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use axum::{Router, body::Body, extract::State, routing::post};
+use axum::{Router, extract::State, routing::post};
 use tower::ServiceExt;
 use tower_webhook::queue::{EventState, Filter, Page, Queue};
 use tower_webhook::testing::TestSender;
@@ -30,7 +30,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
     let sender = TestSender::new(scheme);
     for (id, event_type) in [("1", "invoice.paid"), ("2", "refund"), ("3", "refund"), ("4", "invoice.paid")] {
         let body = format!(r#"{{"id":"evt_{id}","type":"{event_type}"}}"#);
-        app.clone().oneshot(sender.deliver(body).request::<Body>()).await?;
+        app.clone().oneshot(sender.deliver(body).request()).await?;
     }
     worker.run_until_idle().await;
     let counts = queue.counts().await?;

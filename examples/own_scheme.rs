@@ -9,7 +9,7 @@
 use std::error::Error;
 use std::time::Duration;
 
-use axum::{Router, body::Body, http::HeaderName, routing::post};
+use axum::{Router, http::HeaderName, routing::post};
 use tower::ServiceExt;
 use tower_webhook::identity::{IdSource, TypeSource};
 use tower_webhook::scheme::{Custom, Encoding, Proof, Scheme, Template};
@@ -60,7 +60,7 @@ async fn deliver(name: &str, scheme: impl Scheme + Clone) -> Result<(), Box<dyn 
     let app = Router::new().route("/webhooks", post(async |event: WebhookEvent| event.id().to_owned())).layer(layer);
     let event = TestSender::new(scheme).deliver(r#"{"id":"evt_1","event":{"id":"evt_1","type":"paid"}}"#);
     for (what, delivery) in [("genuine", event.clone()), ("tampered", event.tampered())] {
-        let answer = app.clone().oneshot(delivery.request::<Body>()).await?;
+        let answer = app.clone().oneshot(delivery.request()).await?;
         let outcome = answer.extensions().get::<Outcome>().ok_or("the layer says how it ended")?;
         println!("{name}, {what}: {} {}", answer.status(), outcome.as_str());
     }

@@ -50,7 +50,6 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
 mod tests {
     use std::time::Duration;
 
-    use axum::body::Body;
     use axum::response::Response;
     use tower::ServiceExt;
     use tower_webhook::Outcome;
@@ -72,7 +71,7 @@ mod tests {
 
     impl Fixture {
         async fn outcome(&self, delivery: TestDelivery) -> (u16, Outcome) {
-            let response: Response = self.app.clone().oneshot(delivery.request::<Body>()).await.expect("a response");
+            let response: Response = self.app.clone().oneshot(delivery.request()).await.expect("a response");
             let outcome = response.extensions().get::<Outcome>().cloned();
             (response.status().as_u16(), outcome.expect("the layer says how it ended"))
         }
@@ -91,7 +90,7 @@ mod tests {
     async fn many_copies_in_any_order_are_paid_once() {
         let test = fixture();
         let events = (0..10).map(|n| test.sender.deliver(format!(r#"{{"id":"evt_{n}","amount":1}}"#)));
-        Replay::of(events).times(3).out_of_order(7).all_at_once::<_, Body, _>(&test.app).await;
+        Replay::of(events).times(3).out_of_order(7).all_at_once(&test.app).await;
         assert_eq!(test.total.load(Ordering::Relaxed), 10);
     }
 

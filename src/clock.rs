@@ -29,6 +29,11 @@ use crate::error::{ConfigError, ConfigErrorKind};
 pub(crate) const LONGEST: Duration = Duration::from_secs(10 * 365 * 24 * 3600);
 
 /// A source of time. It is [`SystemClock`] unless a test injects another.
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` is not a clock",
+    label = "expected a source of the current time",
+    note = "a test gives a `testing::ManualClock`, which it moves, and keeps a clone of it; `clock::SystemClock` is the default"
+)]
 pub trait Clock: Send + Sync + 'static {
     /// The wall clock, which is compared with signed timestamps and shown to people.
     fn now(&self) -> SystemTime;

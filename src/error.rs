@@ -7,7 +7,8 @@ use crate::rejection::Rejection;
 
 /// A configuration of a receiver, a scheme or a secret that cannot work. It is found when the value is built.
 ///
-/// The message says what is wrong and what to do. It never contains a secret.
+/// The message says what is wrong and what to do. It never contains a secret. `Debug` shows the message, too, so that a
+/// `main` that returns the error prints a sentence.
 ///
 /// ```
 /// use tower_webhook::{ConfigErrorKind, scheme};
@@ -16,7 +17,6 @@ use crate::rejection::Rejection;
 /// assert_eq!(error.kind(), ConfigErrorKind::Secret);
 /// println!("{error}"); // says what belongs there, and where it is found
 /// ```
-#[derive(Debug)]
 pub struct ConfigError {
     kind: ConfigErrorKind,
     message: Box<str>,
@@ -80,6 +80,13 @@ impl ConfigError {
 impl fmt::Display for ConfigError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.message)
+    }
+}
+
+/// Shows the message: it is what `unwrap`, and a `main` that returns the error, print.
+impl fmt::Debug for ConfigError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
     }
 }
 

@@ -80,9 +80,26 @@ impl<S: Sync> FromRequestParts<S> for WebhookEvent {
     }
 }
 
+/// A type that an event's body can be parsed as: every type that implements serde's `Deserialize` and borrows nothing from
+/// the body.
+///
+/// Where a handler asks for another type, axum says only that the function is no `Handler`; with its `debug_handler`
+/// the compiler says why.
+#[diagnostic::on_unimplemented(
+    message = "an event's body cannot be parsed as `{Self}`",
+    label = "expected a type that implements `serde::Deserialize` and owns its data",
+    note = "add `#[derive(serde::Deserialize)]` to it",
+    note = "`WebhookEvent` alone has the bytes of the body, and `WebhookEvent<serde_json::Value>` takes any JSON"
+)]
+pub trait EventData: DeserializeOwned {}
+
+// Otherwise the compiler complains of `Deserialize`, in place of the text above.
+#[diagnostic::do_not_recommend]
+impl<T: DeserializeOwned> EventData for T {}
+
 /// Parses JSON; and a form (`application/x-www-form-urlencoded`), whose one field may be a `payload` of JSON, as GitHub
 /// and Slack send it.
-impl<S: Sync, T: DeserializeOwned> FromRequestParts<S> for WebhookEvent<T> {
+impl<S: Sync, T: EventData> FromRequestParts<S> for WebhookEvent<T> {
     type Rejection = EventRejection;
 
     async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, EventRejection> {

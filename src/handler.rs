@@ -23,8 +23,11 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
+use bytes::Bytes;
 use http::header::RETRY_AFTER;
-use http::{HeaderValue, Response, StatusCode};
+use http::{HeaderValue, Request, Response, StatusCode};
+use http_body_util::Full;
+use tower_service::Service;
 
 use crate::EventKey;
 use crate::error::with_causes;
@@ -193,6 +196,43 @@ impl fmt::Debug for Failure {
             .field("reason", &self.reason)
             .finish_non_exhaustive()
     }
+}
+
+/// A service that handles events: what a [`WebhookLayer`](crate::WebhookLayer) is put around, and what a
+/// [`Worker`](crate::Worker) runs. An axum `Router` with its state is one.
+///
+/// Every tower service with these bounds has this trait. It cannot be implemented otherwise.
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` cannot handle events",
+    label = "expected a service for a `WebhookLayer` or a `Worker` to call",
+    note = "it must implement `tower::Service<http::Request<http_body_util::Full<bytes::Bytes>>>` with a `http::Response<_>`, because the layer has read and verified the whole body, and `Clone + Send + 'static`; its future and its error must be `Send`",
+    note = "an axum `Router` is such a service once it has its state: `router.with_state(state)`",
+    note = "a closure becomes one with `tower::service_fn`, if it takes that request: `|request: http::Request<http_body_util::Full<bytes::Bytes>>|`"
+)]
+pub trait EventService:
+    Service<
+        Request<Full<Bytes>>,
+        Response = Response<<Self as EventService>::ResponseBody>,
+        Error: Send + 'static,
+        Future: Send,
+    > + Clone
+    + Send
+    + 'static
+{
+    /// The body of its responses.
+    type ResponseBody: Send + 'static;
+}
+
+// Otherwise the compiler complains of the first bound that does not hold, in place of the text above.
+#[diagnostic::do_not_recommend]
+impl<S, R> EventService for S
+where
+    S: Service<Request<Full<Bytes>>, Response = Response<R>> + Clone + Send + 'static,
+    S::Error: Send + 'static,
+    S::Future: Send,
+    R: Send + 'static,
+{
+    type ResponseBody = R;
 }
 
 fn capped(mut reason: String) -> Arc<str> {

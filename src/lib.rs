@@ -34,7 +34,7 @@ mod throttle;
 pub mod worker;
 
 #[cfg(feature = "axum")]
-pub use self::extract::EventRejection;
+pub use self::extract::{EventData, EventRejection};
 pub use self::{
     error::{ConfigError, ConfigErrorKind},
     event::{Untyped, WebhookEvent},

@@ -18,6 +18,7 @@ mod faults;
 mod inbox;
 #[cfg(all(feature = "postgres", feature = "redis"))]
 mod lost_leases;
+mod messages;
 #[cfg(feature = "postgres")]
 mod postgres;
 #[cfg(all(feature = "postgres", feature = "redis", feature = "sqlite"))]

@@ -61,7 +61,7 @@ async fn deliver(url: &str, ids: &[String]) -> Load {
 /// About 1 KiB.
 fn request(sender: &TestSender, url: &str, id: &str) -> Request<Bytes> {
     let body = format!(r#"{{"id":"{id}","type":"invoice.paid","data":"{}"}}"#, "x".repeat(960));
-    let mut request = sender.deliver(body).request::<Bytes>();
+    let mut request = sender.deliver(body).request_as::<Bytes>();
     *request.uri_mut() = url.parse::<Uri>().expect("a URL");
     request
 }

@@ -85,7 +85,7 @@ async fn acknowledge(stores: &Stores, time: Duration, deliveries: usize) -> f64 
 fn request(sender: &TestSender, url: &Uri) -> Request<Bytes> {
     let key = new_key();
     let body = format!(r#"{{"id":"{}","type":"invoice.paid","data":"{}"}}"#, key.id(), "x".repeat(960));
-    let mut request = sender.deliver(body).request::<Bytes>();
+    let mut request = sender.deliver(body).request_as::<Bytes>();
     *request.uri_mut() = url.clone();
     request
 }

@@ -115,7 +115,7 @@ async fn handwritten(headers: HeaderMap, body: String) -> StatusCode {
 }
 
 fn signed(id: &str, size: usize) -> Request<Body> {
-    TestSender::new(scheme::timestamped(SECRET).expect("a secret")).deliver(payload::event(id, size)).request()
+    TestSender::new(scheme::timestamped(SECRET).expect("a secret")).deliver(payload::event(id, size)).request_as()
 }
 
 fn request(headers: HeaderMap, body: Bytes) -> Request<Body> {

@@ -14,12 +14,12 @@ pub(crate) const OUTCOME_HEADER: &str = "x-outcome";
 /// A signed event that the receiver has not seen.
 pub(crate) fn event(sender: &TestSender, scheme: &str) -> Request<Bytes> {
     let unix_time = std::time::UNIX_EPOCH.elapsed().unwrap_or_default();
-    events::deliver(sender, scheme, &format!("evt_demo_{}", unix_time.as_secs()), None).request()
+    events::deliver(sender, scheme, &format!("evt_demo_{}", unix_time.as_secs()), None).request_as()
 }
 
 /// What the provider sends before it sends events, if the scheme answers that.
 pub(crate) fn handshake(sender: &TestSender, scheme: &str, verify_token: &str) -> Option<Request<Bytes>> {
-    let signed = |body: &'static str| Some(sender.deliver(body).request());
+    let signed = |body: &'static str| Some(sender.deliver(body).request_as());
     match scheme {
         "discord" => signed(r#"{"type":1}"#),
         "dropbox" => get("challenge=demo"),

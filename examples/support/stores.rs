@@ -24,7 +24,10 @@ pub(crate) async fn open(address: &str, pooled: bool) -> Opened {
 
 #[cfg(feature = "sqlite")]
 async fn sqlite(path: &str) -> Opened {
-    Ok(Arc::new(tower_webhook::store::SqliteStore::open(path).await?))
+    let store = tower_webhook::store::SqliteStore::open(path).await?;
+    // What it finds is told through `tracing`, and so on the console.
+    store.check().await?;
+    Ok(Arc::new(store))
 }
 
 #[cfg(feature = "redis")]
@@ -39,15 +42,17 @@ async fn redis(address: &str) -> Opened {
 
 #[cfg(feature = "postgres")]
 async fn postgres(address: &str, pooled: bool) -> Opened {
+    use std::time::Duration;
+
     use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
     use tower_webhook::store::PostgresStore;
     let options: PgConnectOptions = address.parse()?;
+    // Connected lazily, so that it is the store that says what is wrong.
+    let pool = PgPoolOptions::new().acquire_timeout(Duration::from_secs(5));
     let store = match pooled {
         // Poolers refuse startup parameters that they do not know.
-        true => {
-            PostgresStore::builder(PgPoolOptions::new().connect_with(options.extra_float_digits(None)).await?).pooled()
-        }
-        false => PostgresStore::builder(PgPoolOptions::new().connect_with(options).await?),
+        true => PostgresStore::builder(pool.connect_lazy_with(options.extra_float_digits(None))).pooled(),
+        false => PostgresStore::builder(pool.connect_lazy_with(options)),
     };
     let store = store.build();
     store.migrate().await?;

@@ -166,15 +166,33 @@ impl Inbox {
     }
 }
 
-impl<Q: Queue> From<Q> for Inbox {
-    fn from(queue: Q) -> Self {
-        Self::new(queue)
+/// An inbox for a layer: any [`Queue`], an `Arc<dyn Queue>` that was chosen at run time, or an [`Inbox`] with options.
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` is not a queue",
+    label = "expected a store that keeps events for a worker, or an `Inbox` with options",
+    note = "`MemoryStore`, `SqliteStore`, `RedisStore` and `PostgresStore` are queues; a `BreakerStore` is not"
+)]
+pub trait IntoInbox {
+    /// The inbox.
+    fn into_inbox(self) -> Inbox;
+}
+
+impl IntoInbox for Inbox {
+    fn into_inbox(self) -> Inbox {
+        self
     }
 }
 
-impl From<Arc<dyn Queue>> for Inbox {
-    fn from(queue: Arc<dyn Queue>) -> Self {
-        Self::new(queue)
+#[diagnostic::do_not_recommend]
+impl<Q: Queue> IntoInbox for Q {
+    fn into_inbox(self) -> Inbox {
+        Inbox::new(self)
+    }
+}
+
+impl IntoInbox for Arc<dyn Queue> {
+    fn into_inbox(self) -> Inbox {
+        Inbox::new(self)
     }
 }
 

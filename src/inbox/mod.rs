@@ -74,4 +74,7 @@ mod kept;
 mod order;
 pub(crate) mod stored_head;
 
-pub use self::{inbox::Inbox, order::OrderSource};
+pub use self::{
+    inbox::{Inbox, IntoInbox},
+    order::OrderSource,
+};

@@ -11,9 +11,9 @@ use super::explainer::Explainer;
 use super::service::WebhookService;
 use crate::clock::{Clock, LONGEST, countable};
 use crate::error::{ConfigError, ConfigErrorKind, positive};
-use crate::handler::PermanentFailure;
+use crate::handler::{EventService, PermanentFailure};
 use crate::identity::{IdSource, TypeSource};
-use crate::inbox::Inbox;
+use crate::inbox::IntoInbox;
 use crate::key::is_name;
 use crate::machine::{BodyChange, DrainHandle, FailureHook};
 use crate::rejection::Rejection;
@@ -64,9 +64,9 @@ impl WebhookLayer {
     /// answered as soon as they are there. The layer does not call the inner service; the worker gets its own. See
     /// [`inbox`](crate::inbox).
     ///
-    /// `inbox` is a [`Queue`](crate::queue::Queue), an `Arc<dyn Queue>`, or an [`Inbox`] with options.
-    pub fn inbox(scheme: impl Scheme, inbox: impl Into<Inbox>) -> Self {
-        let inbox = inbox.into();
+    /// `inbox` is a [`Queue`](crate::queue::Queue), an `Arc<dyn Queue>`, or an [`Inbox`](crate::inbox::Inbox) with options.
+    pub fn inbox(scheme: impl Scheme, inbox: impl IntoInbox) -> Self {
+        let inbox = inbox.into_inbox();
         let config = Config::new(Arc::new(scheme), inbox.queue.clone());
         let inbox = inbox.for_sender(&config.scheme.profile());
         Self { config: Arc::new(Config { inbox: Some(inbox), ..config }), advised: Arc::new(Once::new()) }
@@ -368,7 +368,7 @@ impl WebhookLayer {
     }
 }
 
-impl<S> Layer<S> for WebhookLayer {
+impl<S: EventService> Layer<S> for WebhookLayer {
     type Service = WebhookService<S>;
 
     fn layer(&self, inner: S) -> WebhookService<S> {

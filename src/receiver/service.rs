@@ -3,7 +3,6 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::SystemTime;
 
-use bytes::Bytes;
 use http::header::{CONTENT_ENCODING, CONTENT_LENGTH};
 use http::request::Parts;
 use http::{Request, Response};
@@ -17,6 +16,7 @@ use super::delivery::Delivery;
 use super::explainer::RefusedDelivery;
 use super::future::ResponseFuture;
 use crate::WebhookEvent;
+use crate::handler::EventService;
 use crate::head::Head;
 use crate::rejection::{Rejection, RejectionKind};
 use crate::scheme::Proof;
@@ -40,18 +40,15 @@ impl<S> WebhookService<S> {
     }
 }
 
-impl<S, B, R> Service<Request<B>> for WebhookService<S>
+impl<S, B> Service<Request<B>> for WebhookService<S>
 where
-    S: Service<Request<Full<Bytes>>, Response = Response<R>> + Clone + Send + 'static,
-    S::Future: Send,
-    S::Error: Send,
+    S: EventService,
     B: Body + Send + 'static,
     B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
-    R: Send + 'static,
 {
-    type Response = Response<AnswerBody<R>>;
+    type Response = Response<AnswerBody<S::ResponseBody>>;
     type Error = S::Error;
-    type Future = ResponseFuture<S, B, R>;
+    type Future = ResponseFuture<S, B, S::ResponseBody>;
 
     fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), S::Error>> {
         Poll::Ready(Ok(()))

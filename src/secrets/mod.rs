@@ -31,7 +31,7 @@ mod tenants;
 pub use self::{
     key::{Algorithm, Key},
     secret::Secret,
-    secrets::{IntoSecrets, Secrets, SecretsInput},
+    secrets::{IntoSecrets, Secrets},
     set::SecretSet,
     tenants::TenantSecrets,
 };

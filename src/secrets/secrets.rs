@@ -99,6 +99,9 @@ impl fmt::Debug for Secrets {
 }
 
 /// The secrets that a scheme can be built with: one, several that rotate, or a lookup per tenant.
+///
+/// A text, a [`Secret`], an array or a `Vec` of them, and [`TenantSecrets`] are such. It cannot be implemented outside of
+/// this crate.
 #[diagnostic::on_unimplemented(
     message = "`{Self}` is not a secret",
     label = "expected one or more secrets",
@@ -110,10 +113,11 @@ pub trait IntoSecrets {
     ///
     /// # Errors
     /// If a secret is invalid.
+    #[doc(hidden)]
     fn into_secrets(self) -> Result<SecretsInput, ConfigError>;
 }
 
-/// The validated secrets that [`IntoSecrets`] returns.
+/// The validated secrets that [`IntoSecrets`] returns. Not exported, so that no other crate can implement the trait.
 #[derive(Debug)]
 pub enum SecretsInput {
     /// A set that can be replaced at run time.

@@ -50,7 +50,7 @@ impl Enlistment {
 
     /// Whether a driver may keep the statement prepared.
     #[must_use]
-    pub const fn is_prepared(&self) -> bool {
+    pub(crate) const fn is_prepared(&self) -> bool {
         self.prepared
     }
 

@@ -1,12 +1,22 @@
 use std::error::Error;
 use std::fmt;
 
+use crate::error::with_causes;
+
 type Source = Box<dyn Error + Send + Sync>;
 
 /// An error of the backend. Whether the operation took effect is unknown, unless the kind says otherwise.
 ///
 /// It is never about a claim being taken or lost; those are answers ([`Claim`](super::Claim), [`Hold`](super::Hold)).
-#[derive(Debug)]
+///
+/// `Debug` shows the message with those of all causes, so that a `main` that returns the error prints what is wrong:
+///
+/// ```
+/// use tower_webhook::store::StoreError;
+///
+/// let error = StoreError::unavailable("connection refused");
+/// assert_eq!(format!("{error:?}"), "the store is unavailable: connection refused");
+/// ```
 pub struct StoreError {
     kind: StoreErrorKind,
     source: Option<Source>,
@@ -47,6 +57,12 @@ impl StoreError {
         Self { kind: StoreErrorKind::Corrupt, source: Some(source.into()) }
     }
 
+    /// An error of this kind, because of `source`.
+    #[cfg(feature = "postgres")]
+    pub(crate) fn because(kind: StoreErrorKind, source: impl Into<Source>) -> Self {
+        Self { kind, source: Some(source.into()) }
+    }
+
     /// Whether the operation may have taken effect.
     pub(crate) const fn is_in_doubt(&self) -> bool {
         !matches!(self.kind, StoreErrorKind::Full | StoreErrorKind::Locked | StoreErrorKind::CircuitOpen)
@@ -72,6 +88,13 @@ impl fmt::Display for StoreError {
                 errors say why"
             }
         })
+    }
+}
+
+/// Shows the messages of the error and of its causes: they are what `unwrap`, and a `main` that returns the error, print.
+impl fmt::Debug for StoreError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&with_causes(self))
     }
 }
 

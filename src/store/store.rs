@@ -120,7 +120,7 @@ pub type StoreFuture<'a, T> = Pin<Box<dyn Future<Output = Result<T, StoreError>>
 ///
 /// #[tokio::main]
 /// async fn main() {
-///     conformance::run(&Maps(ManualClock::at_unix(1_700_000_000))).await;
+///     conformance::store().run(&Maps(ManualClock::at_unix(1_700_000_000))).await;
 /// }
 /// ```
 #[diagnostic::on_unimplemented(
@@ -185,11 +185,17 @@ pub trait Store: Send + Sync + 'static {
 /// # Ok(())
 /// # }
 /// ```
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` is not a store",
+    label = "expected a store: where claimed and completed events are remembered",
+    note = "use `store::MemoryStore::new()` or another store of the module `store`, or implement `store::Store`"
+)]
 pub trait IntoStore {
     /// The store, shared.
     fn into_store(self) -> Arc<dyn Store>;
 }
 
+#[diagnostic::do_not_recommend]
 impl<S: Store> IntoStore for S {
     fn into_store(self) -> Arc<dyn Store> {
         Arc::new(self)

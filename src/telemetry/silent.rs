@@ -74,6 +74,8 @@ pub(crate) fn redis_claims_by_script() {}
 pub(crate) fn redis_warned(_: &str) {}
 #[cfg(feature = "postgres")]
 pub(crate) fn postgres_warned(_: &str) {}
+#[cfg(feature = "sqlite")]
+pub(crate) fn sqlite_warned(_: &str) {}
 #[cfg(feature = "redis")]
 pub(crate) fn redis_event_given_up(_: &str, _: &str) {}
 #[cfg(any(feature = "postgres", feature = "sqlite"))]

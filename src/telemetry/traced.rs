@@ -306,6 +306,11 @@ pub(crate) fn postgres_warned(warning: &str) {
     tracing::warn!(target: "tower_webhook", warning, "Postgres is not configured for claims");
 }
 
+#[cfg(feature = "sqlite")]
+pub(crate) fn sqlite_warned(warning: &str) {
+    tracing::warn!(target: "tower_webhook", warning, "SQLite is not set up for claims");
+}
+
 #[cfg(feature = "redis")]
 pub(crate) fn redis_event_given_up(key: &str, reason: &str) {
     tracing::error!(target: "tower_webhook", key, reason, "an event of the inbox cannot be run, and is a dead letter now");

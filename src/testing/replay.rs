@@ -1,7 +1,8 @@
-use std::future::poll_fn;
+use std::fmt::Debug;
 
 use bytes::Bytes;
 use http::{Request, Response};
+use http_body_util::Full;
 use tower_service::Service;
 
 use super::TestDelivery;
@@ -9,7 +10,7 @@ use super::TestDelivery;
 /// Sends deliveries repeatedly, as senders do: one after the other, all at once, in any order.
 ///
 /// ```
-/// use axum::{Router, body::Body, routing::post};
+/// use axum::{Router, routing::post};
 /// use tower_webhook::{Outcome, WebhookEvent, WebhookLayer, scheme, store::MemoryStore};
 /// use tower_webhook::testing::{Replay, TestSender};
 ///
@@ -21,7 +22,7 @@ use super::TestDelivery;
 ///     .layer(WebhookLayer::new(scheme.clone(), MemoryStore::new()));
 ///
 /// let event = TestSender::new(scheme).deliver(r#"{"id":"evt_1"}"#);
-/// let responses = Replay::of([event]).times(10).all_at_once::<_, Body, _>(&app).await;
+/// let responses = Replay::of([event]).times(10).all_at_once(&app).await;
 /// let ran = |response: &&axum::response::Response| response.extensions().get() == Some(&Outcome::Completed);
 /// assert_eq!(responses.iter().filter(ran).count(), 1);
 /// # Ok::<(), Box<dyn std::error::Error>>(())
@@ -61,14 +62,13 @@ impl Replay {
     /// # Panics
     ///
     /// If the service fails instead of answering.
-    pub async fn one_by_one<S, B, R>(self, service: &S) -> Vec<Response<R>>
+    pub async fn one_by_one<S, R>(self, service: &S) -> Vec<Response<R>>
     where
-        S: Service<Request<B>, Response = Response<R>, Error: std::fmt::Debug> + Clone,
-        B: From<Bytes>,
+        S: Service<Request<Full<Bytes>>, Response = Response<R>, Error: Debug> + Clone,
     {
         let mut responses = Vec::with_capacity(self.deliveries.len());
         for delivery in &self.deliveries {
-            responses.push(send(service.clone(), delivery.request()).await);
+            responses.push(delivery.send(service).await);
         }
         responses
     }
@@ -78,29 +78,23 @@ impl Replay {
     /// # Panics
     ///
     /// If the service fails or panics instead of answering.
-    pub async fn all_at_once<S, B, R>(self, service: &S) -> Vec<Response<R>>
+    pub async fn all_at_once<S, R>(self, service: &S) -> Vec<Response<R>>
     where
-        S: Service<Request<B>, Response = Response<R>, Error: std::fmt::Debug> + Clone + Send + 'static,
+        S: Service<Request<Full<Bytes>>, Response = Response<R>, Error: Debug> + Clone + Send + Sync + 'static,
         S::Future: Send,
-        B: From<Bytes> + Send + 'static,
         R: Send + 'static,
     {
-        let tasks: Vec<_> =
-            self.deliveries.iter().map(|delivery| tokio::spawn(send(service.clone(), delivery.request()))).collect();
+        let send = |delivery: TestDelivery| {
+            let service = service.clone();
+            tokio::spawn(async move { delivery.send(&service).await })
+        };
+        let tasks: Vec<_> = self.deliveries.into_iter().map(send).collect();
         let mut responses = Vec::with_capacity(tasks.len());
         for task in tasks {
             responses.push(task.await.expect("a service that does not panic"));
         }
         responses
     }
-}
-
-async fn send<S, B, R>(mut service: S, request: Request<B>) -> Response<R>
-where
-    S: Service<Request<B>, Response = Response<R>, Error: std::fmt::Debug>,
-{
-    poll_fn(|cx| service.poll_ready(cx)).await.expect("a service that becomes ready");
-    service.call(request).await.expect("a service that answers")
 }
 
 /// SplitMix64: one seed makes the same numbers, everywhere and for ever.

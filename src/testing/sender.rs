@@ -1,29 +1,38 @@
 use std::fmt;
+use std::future::poll_fn;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use bytes::Bytes;
-use http::{HeaderMap, HeaderName, HeaderValue, Method, Request, Uri};
+use http::{HeaderMap, HeaderName, HeaderValue, Method, Request, Response, Uri};
+use http_body_util::Full;
+use tower_service::Service;
 
 use crate::clock::{Clock, SystemClock};
 use crate::error::ConfigError;
 use crate::scheme::{Outgoing, Scheme};
 
-/// Plays the provider: signs deliveries as the scheme's sender would, with the scheme's own secrets.
+/// Plays the provider: signs deliveries as the scheme's sender would, with the scheme's own secrets. A
+/// [`TestKit`](super::TestKit) has one that shares its clock with layer and store.
 ///
 /// ```
-/// use std::time::Duration;
-/// use bytes::Bytes;
-/// use http::Request;
-/// use tower_webhook::{scheme, testing::TestSender};
+/// use axum::{Router, routing::post};
+/// use tower_webhook::{WebhookEvent, WebhookLayer, scheme, store::MemoryStore, testing::TestSender};
 ///
-/// let sender = TestSender::new(scheme::github("a secret")?).uri("/webhooks/github");
-/// let event = sender.deliver(r#"{"action":"opened"}"#).id("72d3162e").event_type("pull_request");
-/// let request: Request<Bytes> = event.request(); // an `axum::body::Body` does as well
-/// assert_eq!(request.headers()["x-github-event"], "pull_request");
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), tower_webhook::ConfigError> {
+/// # async fn on_event(_: WebhookEvent) {}
+/// let scheme = scheme::github("a secret of GitHub's")?;
+/// let app: Router = Router::new()
+///     .route("/webhooks/github", post(on_event))
+///     .layer(WebhookLayer::new(scheme.clone(), MemoryStore::new()));
 ///
-/// let forged: Request<Bytes> = event.tampered().request();
-/// # Ok::<(), tower_webhook::ConfigError>(())
+/// let github = TestSender::new(scheme).uri("/webhooks/github");
+/// let push = github.deliver(r#"{"ref":"refs/heads/main"}"#).event_type("push");
+/// assert_eq!(push.send(&app).await.status(), 200);
+/// assert_eq!(push.tampered().send(&app).await.status(), 401);
+/// # Ok(())
+/// # }
 /// ```
 #[derive(Clone)]
 pub struct TestSender {
@@ -54,6 +63,12 @@ impl TestSender {
     pub fn uri(mut self, uri: &str) -> Self {
         self.uri = uri.parse().expect("a URI to send to");
         self
+    }
+
+    /// The path that it sends to.
+    #[cfg(feature = "axum")]
+    pub(super) fn path(&self) -> &str {
+        self.uri.path()
     }
 
     /// Creates a delivery of this body, which is signed when its request is built. Where the sender puts the event's id
@@ -91,9 +106,9 @@ impl fmt::Debug for TestSender {
 /// use tower_webhook::{scheme, testing::TestSender};
 ///
 /// let event = TestSender::new(scheme::stripe("whsec_test")?).deliver(r#"{"id":"evt_1"}"#);
-/// let too_old = event.clone().aged(Duration::from_secs(301)).request::<Bytes>();
-/// let forged = event.clone().header("stripe-signature", "t=1,v1=00").request::<Bytes>();
-/// let retry = event.request::<Bytes>(); // signed anew
+/// let too_old = event.clone().aged(Duration::from_secs(301)).request();
+/// let forged = event.clone().header("stripe-signature", "t=1,v1=00").request();
+/// let retry = event.request(); // signed anew
 /// # Ok::<(), tower_webhook::ConfigError>(())
 /// ```
 #[derive(Clone, Debug)]
@@ -171,13 +186,24 @@ impl TestDelivery {
         self
     }
 
-    /// Builds the signed request.
+    /// Builds the signed request, for an axum `Router` and every other service that takes any body.
     ///
     /// # Panics
     ///
     /// If the scheme cannot sign: its secrets come from a lookup, or are public keys, or none is active.
     #[must_use]
-    pub fn request<B: From<Bytes>>(&self) -> Request<B> {
+    pub fn request(&self) -> Request<Full<Bytes>> {
+        self.request_as()
+    }
+
+    /// Builds the signed request with a body of another type, for a service or a client that takes no other:
+    /// `request_as::<axum::body::Body>()`, or `request_as::<Bytes>()` for reqwest.
+    ///
+    /// # Panics
+    ///
+    /// As [`request`](Self::request).
+    #[must_use]
+    pub fn request_as<B: From<Bytes>>(&self) -> Request<B> {
         let scheme = &self.sender.scheme;
         let secrets = scheme.secrets().current().expect("a scheme with secrets of its own to sign with");
         let mut message = self.unsigned().expect("a message with valid headers");
@@ -185,6 +211,20 @@ impl TestDelivery {
         let mut request = message.request;
         request.headers_mut().extend(self.headers.clone());
         request.map(|body| B::from(if self.tampered { tamper(&body) } else { body }))
+    }
+
+    /// Sends it to an axum `Router` or another service, and returns the response.
+    ///
+    /// # Panics
+    ///
+    /// If the service fails instead of answering, or the scheme cannot sign, as [`request`](Self::request) says.
+    pub async fn send<S, R>(&self, service: &S) -> Response<R>
+    where
+        S: Service<Request<Full<Bytes>>, Response = Response<R>, Error: fmt::Debug> + Clone,
+    {
+        let mut service = service.clone();
+        poll_fn(|cx| service.poll_ready(cx)).await.expect("a service that becomes ready");
+        service.call(self.request()).await.expect("a service that answers")
     }
 
     /// Builds the message, before it is signed.

@@ -5,9 +5,8 @@
 //! `machine::ledger::WorkerLedger` (completes, retries or buries it).
 //!
 //! ```
-//! use axum::{Router, body::Body, routing::post};
-//! use tower::ServiceExt;
-//! use tower_webhook::{Outcome, WebhookEvent, WebhookLayer, Worker, scheme, store::MemoryStore, testing::TestSender};
+//! use axum::{Router, routing::post};
+//! use tower_webhook::{Outcome, WebhookEvent, Worker, scheme, testing::TestKit};
 //!
 //! # #[tokio::main(flavor = "current_thread")]
 //! # async fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -15,16 +14,15 @@
 //!     assert_eq!((event.id(), event.attempt()), ("evt_1", Some(1)));
 //! }
 //!
-//! let (scheme, inbox) = (scheme::timestamped("whsec_test")?, MemoryStore::new());
+//! let kit = TestKit::new(scheme::timestamped("whsec_test")?);
 //! let handlers = Router::new().route("/webhooks", post(on_event));
-//! let app = handlers.clone().layer(WebhookLayer::inbox(scheme.clone(), inbox.clone()));
+//! let app = handlers.clone().layer(kit.inbox());
 //!
-//! let event = TestSender::new(scheme).uri("/webhooks").deliver(r#"{"id":"evt_1","type":"invoice.paid"}"#);
-//! let answer = app.oneshot(event.request::<Body>()).await?;
+//! let answer = kit.deliver(r#"{"id":"evt_1","type":"invoice.paid"}"#).send(&app).await;
 //! assert_eq!(answer.extensions().get(), Some(&Outcome::Accepted));
 //!
 //! // In production: `worker.run(shutdown)`.
-//! assert_eq!(Worker::new(inbox, handlers).run_until_idle().await, 1);
+//! assert_eq!(Worker::new(kit.store(), handlers).run_until_idle().await, 1);
 //! # Ok(())
 //! # }
 //! ```

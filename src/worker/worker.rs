@@ -4,10 +4,7 @@ use std::future::Future;
 use std::sync::Arc;
 use std::time::Duration;
 
-use bytes::Bytes;
-use http::{Request, Response, StatusCode};
-use http_body_util::Full;
-use tower_service::Service;
+use http::StatusCode;
 
 use super::attempt::{AttemptTimeouts, Options, WorkerContext};
 use super::bulkheads::{Bulkheads, Limits};
@@ -16,6 +13,7 @@ use super::poller::Poller;
 use super::{AttemptReport, DeadLetter, RetryPolicy};
 use crate::clock::countable;
 use crate::error::{ConfigError, positive};
+use crate::handler::EventService;
 use crate::machine::{Drained, Machine, Terms, WorkerLedger};
 use crate::store::queue::{IntoQueue, Queue};
 
@@ -59,7 +57,7 @@ pub struct Worker<S> {
     options: Options,
 }
 
-impl<S> Worker<S> {
+impl<S: EventService> Worker<S> {
     /// A worker for all events of `queue`.
     pub fn new(queue: impl IntoQueue, service: S) -> Self {
         let options = Options {
@@ -250,30 +248,6 @@ impl<S> Worker<S> {
         self
     }
 
-    fn poller(&self) -> Poller<S>
-    where
-        S: Clone,
-    {
-        let (queue, options) = (self.queue.clone(), self.options.clone());
-        let ledger = WorkerLedger { queue: queue.clone(), retries: options.retries };
-        let context = WorkerContext {
-            ledger: Arc::new(ledger),
-            machine: Arc::new(Machine::new(queue.clone())),
-            bulkheads: Bulkheads::new(options.limits),
-            queue,
-            options,
-        };
-        Poller { context: Arc::new(context), service: self.service.clone() }
-    }
-}
-
-impl<S, R> Worker<S>
-where
-    S: Service<Request<Full<Bytes>>, Response = Response<R>> + Send + Clone + 'static,
-    S::Future: Send,
-    S::Error: Send + 'static,
-    R: Send + 'static,
-{
     /// Runs events until `shutdown` is ready, then gives the running ones their [grace](Self::grace). Events that have
     /// not ended by then are dropped and released, and another worker runs them.
     pub async fn run(self, shutdown: impl Future<Output = ()>) -> Drained {
@@ -286,6 +260,19 @@ where
     /// and then. If the queue is away, the worker waits for it.
     pub async fn run_until_idle(&self) -> usize {
         self.poller().run_until_idle().await
+    }
+
+    fn poller(&self) -> Poller<S> {
+        let (queue, options) = (self.queue.clone(), self.options.clone());
+        let ledger = WorkerLedger { queue: queue.clone(), retries: options.retries };
+        let context = WorkerContext {
+            ledger: Arc::new(ledger),
+            machine: Arc::new(Machine::new(queue.clone())),
+            bulkheads: Bulkheads::new(options.limits),
+            queue,
+            options,
+        };
+        Poller { context: Arc::new(context), service: self.service.clone() }
     }
 }
 

@@ -220,7 +220,7 @@ async fn other_methods_are_405() {
         refused(request, 405, MethodNotAllowed, what).await;
 
         let receiver = Receiver::new();
-        let (head, body) = raw(receiver.event("evt_1").method(method).request()).await;
+        let (head, body) = raw(receiver.event("evt_1").method(method).request_as()).await;
         let head = format!("{head}connection: close\r\ncontent-length: {}\r\n\r\n", body.len());
         let answer = exchange(&receiver, [head.as_bytes(), &body].concat()).await;
         assert!(answer.starts_with("HTTP/1.1 405 ") && answer.contains("\r\nallow: POST\r\n"), "{what}: {answer}");

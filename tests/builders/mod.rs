@@ -8,7 +8,6 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, UNIX_EPOCH};
 
 use axum::Router;
-use axum::body::Body;
 use axum::http::StatusCode;
 use axum::routing::post;
 use tower::ServiceExt;
@@ -38,7 +37,7 @@ fn event(id: &str) -> String {
 }
 
 async fn deliver(app: &Router, sender: &TestSender, id: &str) -> StatusCode {
-    let request = sender.deliver(event(id)).request::<Body>();
+    let request = sender.deliver(event(id)).request();
     Answer::read(app.clone().oneshot(request).await.expect("a router cannot fail")).await.status
 }
 

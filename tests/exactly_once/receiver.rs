@@ -45,10 +45,7 @@ impl Receiver {
 
     pub(crate) async fn deliver(&self, id: &str) -> Answer {
         let delivery = self.sender.deliver(format!(r#"{{"id":"{id}","type":"payment"}}"#));
-        Answer::read(
-            self.app.clone().oneshot(delivery.request::<axum::body::Body>()).await.expect("a router cannot fail"),
-        )
-        .await
+        Answer::read(self.app.clone().oneshot(delivery.request()).await.expect("a router cannot fail")).await
     }
 
     /// From a task of its own. Aborting it is what a server does when the client hangs up.

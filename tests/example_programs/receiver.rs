@@ -101,7 +101,7 @@ async fn two_events_of_one_scheme_are_two() {
     for scheme in schemes::names() {
         let (app, sender) = receiver(scheme);
         for id in ["evt_1", "evt_2"] {
-            let request = events::deliver(&sender, scheme, id, Some("a \"type\" & more")).request();
+            let request = events::deliver(&sender, scheme, id, Some("a \"type\" & more")).request_as();
             assert_eq!(outcome(&app, request).await, Outcome::Completed, "{scheme} {id}");
         }
     }
@@ -249,5 +249,38 @@ fn printed_command_works_in_a_shell() {
             let told = receiver.line();
             assert!(told.starts_with(outcome), "plain, since this is no terminal: {outcome}: {told}");
         }
+    }
+}
+
+/// A store that is away is a sentence with a remedy, and no dump of the error's fields.
+#[cfg(all(feature = "redis", feature = "sqlite"))]
+#[test]
+fn store_that_cannot_be_reached_is_told_in_a_sentence() {
+    // A port that is taken, and on which nothing listens.
+    let taken = tokio::runtime::Runtime::new().expect("a runtime").block_on(async {
+        let taken = tokio::net::TcpSocket::new_v4().expect("a socket");
+        taken.bind(([127, 0, 0, 1], 0).into()).expect("a port");
+        taken
+    });
+    let redis = format!("redis://{}", taken.local_addr().expect("its address"));
+    for (store, said) in [
+        (
+            "sqlite:/no/such/directory/webhooks.db",
+            "Error: the store is unavailable: the SQLite database /no/such/directory/webhooks.db could not be opened: its \
+             directory must be there, and this process must be able to write it: ",
+        ),
+        (
+            &redis,
+            "Error: the store is unavailable: the server cannot be reached: check that it runs, and the address that the \
+             pool has: ",
+        ),
+    ] {
+        let output = Command::new(example("receiver"))
+            .args(["--listen", "127.0.0.1:0", "--store", store])
+            .output()
+            .expect("the receiver example starts");
+        let told = String::from_utf8_lossy(&output.stderr);
+        assert!(!output.status.success() && told.contains(said), "{told}");
+        assert!(!told.contains("kind:") && !told.contains('{'), "{told}");
     }
 }

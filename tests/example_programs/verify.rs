@@ -145,7 +145,7 @@ async fn missing_tolerance_is_the_schemes_and_null_is_unchecked() {
 #[tokio::test]
 async fn missing_now_is_the_current_time() {
     let sender = TestSender::new(scheme::stripe("whsec_test_secret").expect("a secret"));
-    let signed = sender.deliver("{}").request::<Bytes>();
+    let signed = sender.deliver("{}").request_as::<Bytes>();
     let signature = signed.headers()["stripe-signature"].to_str().expect("text").to_owned();
     let fresh = Captured {
         headers: [("Stripe-Signature".to_owned(), signature)].into(),

@@ -93,12 +93,12 @@ async fn readiness_is_not_held_while_a_body_is_read() {
     let service = limited(&receiver, 1);
     let (bytes, body) = mpsc::channel::<Result<Bytes, Infallible>>(1);
     let body = futures_util::stream::unfold(body, |mut body| async move { Some((body.recv().await?, body)) });
-    let trickling = receiver.event("evt_1").request::<Body>().map(|_| Body::from_stream(body));
+    let trickling = receiver.event("evt_1").request().map(|_| Body::from_stream(body));
     let trickling = tokio::spawn(send(service.clone(), trickling));
     bytes.send(Ok(Bytes::from_static(b"{"))).await.expect("it is being read");
     // The channel has room again once the first frame was taken.
     bytes.reserve().await.expect("it is being read").send(Ok(Bytes::from_static(b" ")));
-    assert_eq!(send(service.clone(), receiver.event("evt_2").request()).await.outcome, Some(Outcome::Completed));
+    assert_eq!(send(service.clone(), receiver.event("evt_2").request_as()).await.outcome, Some(Outcome::Completed));
     let slow = trickling.await.expect("no panic");
     assert_eq!(slow.status, StatusCode::REQUEST_TIMEOUT, "its own deadline ends it");
 }
@@ -107,11 +107,11 @@ async fn readiness_is_not_held_while_a_body_is_read() {
 async fn readiness_is_not_held_while_a_duplicate_waits() {
     let receiver = ControlledReceiver::held(|layer| layer);
     let service = limited(&receiver, 2);
-    let first = tokio::spawn(send(service.clone(), receiver.event("evt_1").request()));
+    let first = tokio::spawn(send(service.clone(), receiver.event("evt_1").request_as()));
     receiver.handler.started(1).await;
-    let waiting = tokio::spawn(send(service.clone(), receiver.event("evt_1").request()));
+    let waiting = tokio::spawn(send(service.clone(), receiver.event("evt_1").request_as()));
     receiver.store.called(Verb::Claim, 3).await;
-    let other = tokio::spawn(send(service.clone(), receiver.event("evt_2").request()));
+    let other = tokio::spawn(send(service.clone(), receiver.event("evt_2").request_as()));
     receiver.handler.started(2).await;
     receiver.handler.go();
     receiver.handler.go();
@@ -126,10 +126,10 @@ async fn readiness_is_not_held_while_a_duplicate_waits() {
 async fn saturated_inner_service_does_not_hide_what_the_store_knows() {
     let receiver = ControlledReceiver::held(|layer| layer);
     let service = limited(&receiver, 1);
-    let first = tokio::spawn(send(service.clone(), receiver.event("evt_1").request()));
+    let first = tokio::spawn(send(service.clone(), receiver.event("evt_1").request_as()));
     receiver.handler.started(1).await;
     let patience = Duration::from_secs(60);
-    let duplicate = tokio::time::timeout(patience, send(service.clone(), receiver.event("evt_1").request())).await;
+    let duplicate = tokio::time::timeout(patience, send(service.clone(), receiver.event("evt_1").request_as())).await;
     receiver.handler.go();
     assert_eq!(first.await.expect("no panic").outcome, Some(Outcome::Completed));
     let duplicate = duplicate.expect("an answer long before the sender gives up");
@@ -169,7 +169,7 @@ async fn layer_is_always_ready_and_asks_the_inner_service_last() {
     let mut service = receiver.layer.layer(inner.clone());
     let ready = std::future::poll_fn(|cx| Service::<Request<Body>>::poll_ready(&mut service, cx));
     assert_eq!(ready.now_or_never(), Some(Ok(())));
-    let forged = receiver.event("evt_1").tampered().request::<Body>();
+    let forged = receiver.event("evt_1").tampered().request();
     assert_eq!(service.call(forged).await.expect("an answer").status(), StatusCode::UNAUTHORIZED);
     assert_eq!(inner.polls.load(Ordering::SeqCst), 0, "what is not verified does not even ask");
 }
@@ -180,7 +180,7 @@ async fn client_that_leaves_a_never_ready_service_leaves_nothing_behind() {
         let receiver =
             ControlledReceiver::configured(|layer| if detach { layer } else { layer.cancel_on_disconnect() });
         let mut service = receiver.layer.layer(unready(false));
-        let mut delivery = Box::pin(service.call(receiver.event("evt_1").request::<Body>()));
+        let mut delivery = Box::pin(service.call(receiver.event("evt_1").request()));
         assert!(std::future::poll_fn(|cx| Poll::Ready(delivery.as_mut().poll(cx).is_pending())).await);
         assert_eq!(receiver.layer.drain_handle().running(), 1);
         drop(delivery);
@@ -194,7 +194,7 @@ async fn client_that_leaves_a_never_ready_service_leaves_nothing_behind() {
 async fn inner_service_that_breaks_before_it_is_ready_claims_nothing() {
     let receiver = ControlledReceiver::new();
     let mut service = receiver.layer.layer(unready(true));
-    assert_eq!(service.call(receiver.event("evt_1").request::<Body>()).await.err(), Some("broken"));
+    assert_eq!(service.call(receiver.event("evt_1").request()).await.err(), Some("broken"));
     assert!(receiver.store.keys().is_empty());
     assert_eq!(receiver.layer.drain_handle().running(), 0);
 }
@@ -209,7 +209,7 @@ async fn every_end_gives_its_place_back() {
         assert_eq!(receiver.layer.drain_handle().running(), 0, "{status}");
     }
     receiver.deliver("evt_0").await;
-    receiver.send(receiver.event("evt_9").tampered().request()).await;
+    receiver.send(receiver.event("evt_9").tampered().request_as()).await;
     assert_eq!(receiver.layer.drain_handle().running(), 0);
 }
 
@@ -231,7 +231,7 @@ async fn takeover_without_a_place_gives_the_claim_back() {
     let lease = Duration::from_secs(3);
     let other = ClaimRequest::new(&key, ClaimToken::random(), lease);
     assert!(matches!(store.claim(&other).await, Ok(Claim::Fresh { .. })));
-    let waiting = tokio::spawn(service.oneshot(event.request::<Full<Bytes>>()));
+    let waiting = tokio::spawn(service.oneshot(event.request()));
     tokio::time::sleep(lease / 2).await;
     let mut place = limited.clone();
     std::future::poll_fn(|cx| place.poll_ready(cx)).await.expect("infallible");

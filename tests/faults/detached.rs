@@ -4,7 +4,6 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use axum::body::Body;
 use tower::timeout::Timeout;
 use tower::{Service, ServiceExt};
 use tower_webhook::rejection::RejectionKind;
@@ -17,7 +16,7 @@ use crate::support::faulty::{Fault, Verb};
 async fn outer_timeout_leaves_the_handler_running() {
     let receiver = ControlledReceiver::held(|layer| layer);
     let timed = Timeout::new(receiver.app.clone(), Duration::from_secs(3));
-    let error = timed.oneshot(receiver.event("evt_1").request::<Body>()).await.expect_err("the timeout");
+    let error = timed.oneshot(receiver.event("evt_1").request()).await.expect_err("the timeout");
     assert!(error.is::<tower::timeout::error::Elapsed>());
     assert_eq!((receiver.handler.runs(), receiver.handler.dropped_so_far()), (1, 0));
     assert_eq!(receiver.layer.drain_handle().running(), 1);
@@ -39,7 +38,7 @@ async fn outer_timeout_leaves_the_handler_running() {
 async fn opting_out_drops_the_handler_and_releases() {
     let receiver = ControlledReceiver::held(WebhookLayer::cancel_on_disconnect);
     let timed = Timeout::new(receiver.app.clone(), Duration::from_secs(3));
-    assert!(timed.oneshot(receiver.event("evt_1").request::<Body>()).await.is_err());
+    assert!(timed.oneshot(receiver.event("evt_1").request()).await.is_err());
     receiver.handler.dropped(1).await;
     receiver.store.called(Verb::Release, 1).await;
     assert_eq!((receiver.store.held(), receiver.layer.drain_handle().running()), ((0, 0), 0));
@@ -98,7 +97,7 @@ async fn hanging_up_while_the_outcome_is_stored_loses_nothing() {
 async fn hanging_up_before_the_claim_leaves_nothing_behind() {
     let receiver = ControlledReceiver::new();
     let mut service = receiver.app.clone();
-    let unpolled = service.call(receiver.event("evt_1").request::<Body>());
+    let unpolled = service.call(receiver.event("evt_1").request());
     drop(unpolled);
     assert!(receiver.store.keys().is_empty());
     assert_eq!((receiver.handler.runs(), receiver.layer.drain_handle().running()), (0, 0));
@@ -164,7 +163,7 @@ fn count_panics_of(name: &'static str) -> Arc<AtomicUsize> {
 fn dropping_without_a_runtime_is_quiet() {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
     let receiver = ControlledReceiver::held(|layer| layer);
-    let mut delivery = Box::pin(receiver.app.clone().oneshot(receiver.event("evt_1").request::<Body>()));
+    let mut delivery = Box::pin(receiver.app.clone().oneshot(receiver.event("evt_1").request()));
     runtime.block_on(async {
         tokio::select! {
             biased;

@@ -50,7 +50,7 @@ async fn refusal_names_endpoint_scheme_and_path() {
     let clock = ManualClock::at_unix(NOW);
     let app = nested(scheme(), &clock);
     let event = sender(scheme(), "/api/webhooks/acme?x=1", &clock).deliver(r#"{"id":"evt_1"}"#);
-    assert_eq!(send(&app, event.tampered().request()).await, StatusCode::UNAUTHORIZED);
+    assert_eq!(send(&app, event.tampered().request_as()).await, StatusCode::UNAUTHORIZED);
     let facts = [
         r#"rejection="signature_mismatch""#,
         r#"endpoint="/api/webhooks/{source}""#,
@@ -74,8 +74,8 @@ async fn forger_cannot_flood_the_log() {
     let event = sender(scheme(), "/api/webhooks/acme", &clock).deliver(r#"{"id":"evt_1"}"#);
     for minute in 0..3 {
         for _ in 0..500 {
-            send(&app, event.clone().tampered().request()).await;
-            send(&app, event.clone().aged(Duration::from_secs(3600)).request()).await;
+            send(&app, event.clone().tampered().request_as()).await;
+            send(&app, event.clone().aged(Duration::from_secs(3600)).request_as()).await;
             // Scanners send no signature at all.
             let unsigned = Request::post("/api/webhooks/acme").body(Body::empty()).expect("a request");
             send(&app, unsigned).await;
@@ -101,7 +101,7 @@ async fn signed_url_is_named_as_a_cause_where_one_is_signed() {
         let layer = WebhookLayer::new(app_scheme.clone(), MemoryStore::new());
         let app: Router = Router::new().route("/hook", post(on_event)).layer(layer);
         let event = TestSender::new(app_scheme).uri("/hook").deliver(r#"{"event_id":"evt_1"}"#).tampered();
-        assert_eq!(send(&app, event.request()).await, StatusCode::UNAUTHORIZED);
+        assert_eq!(send(&app, event.request_as()).await, StatusCode::UNAUTHORIZED);
         let warnings = warnings(&logs);
         assert_eq!((warnings.len(), warnings[0].contains("url")), (1, signs_url), "{warnings:?}");
     }
@@ -115,7 +115,7 @@ async fn unknown_tenant_is_named_and_cannot_write_lines_of_its_own() {
     });
     let clock = ManualClock::at_unix(NOW);
     let app = nested(scheme::timestamped(tenants).expect("a scheme"), &clock);
-    let deliver = |path: &str| sender(scheme(), path, &clock).deliver(r#"{"id":"evt_1"}"#).request();
+    let deliver = |path: &str| sender(scheme(), path, &clock).deliver(r#"{"id":"evt_1"}"#).request_as();
     assert_eq!(send(&app, deliver("/api/webhooks/acme")).await, StatusCode::OK);
     assert_eq!(send(&app, deliver("/api/webhooks/n%C3%B6body%22here")).await, StatusCode::UNAUTHORIZED);
     let warnings = warnings(&logs);
@@ -124,7 +124,7 @@ async fn unknown_tenant_is_named_and_cannot_write_lines_of_its_own() {
     assert!(warnings[0].contains(r#"tenant=nöbody"#), "{warnings:?}");
     // A known tenant's refusal names it as well.
     let forged = sender(scheme(), "/api/webhooks/acme", &clock).deliver("{}").tampered();
-    assert_eq!(send(&app, forged.request()).await, StatusCode::UNAUTHORIZED);
+    assert_eq!(send(&app, forged.request_as()).await, StatusCode::UNAUTHORIZED);
     assert_eq!(logs.count(r#"tenant=acme path=/api/webhooks/acme"#), 2, "{:#?}", logs.lines());
 }
 
@@ -140,7 +140,7 @@ async fn released_event_tells_status_and_reason() {
         ("/reason", [r#"outcome="released""#, "status=500", r#"reason="the ledger is locked""#]),
     ] {
         let event = TestSender::new(scheme()).uri(path).deliver(r#"{"id":"evt_1"}"#);
-        send(&app, event.request()).await;
+        send(&app, event.request_as()).await;
         let Some(Line { text, level, .. }) = logs.lines().pop() else { panic!("a line") };
         assert_eq!(level, Level::WARN);
         for fact in facts {
@@ -176,7 +176,7 @@ async fn what_needs_no_signature_stays_below_the_usual_level() {
         assert_eq!(send(&app, probe).await, StatusCode::OK);
         // A signature that nobody has looked at yet, and a body that never comes.
         let endless = Body::from_stream(futures_util::stream::pending::<Result<Bytes, Infallible>>());
-        let request = TestSender::new(intercom()).uri("/hook").deliver("{}").request::<Body>().map(|_| endless);
+        let request = TestSender::new(intercom()).uri("/hook").deliver("{}").request_as::<Body>().map(|_| endless);
         let mut delivery = Box::pin(app.clone().oneshot(request));
         let pending = poll_fn(|cx| Poll::Ready(delivery.as_mut().poll(cx).is_pending())).await;
         assert!(pending, "the body never ends");
@@ -193,7 +193,7 @@ async fn lookups_that_fail_are_told_once_a_minute() {
     let app = nested(scheme::timestamped(tenants).expect("a scheme"), &clock);
     for n in 0..50 {
         let event = sender(scheme(), &format!("/api/webhooks/tenant_{n}"), &clock).deliver(r#"{"id":"evt_1"}"#);
-        assert_eq!(send(&app, event.request()).await, StatusCode::SERVICE_UNAVAILABLE);
+        assert_eq!(send(&app, event.request_as()).await, StatusCode::SERVICE_UNAVAILABLE);
     }
     assert_eq!(logs.count("could not be looked up"), 1 + 50, "one warning, and the audits");
     assert_eq!(warnings(&logs).len(), 1, "{:#?}", warnings(&logs));
@@ -231,8 +231,8 @@ async fn no_line_has_a_field_twice() {
     let app: Router = Router::new().route("/webhooks", post(handler)).layer(layer);
     for id in ["evt_1", "evt_1", "evt_2"] {
         let event = TestSender::new(scheme()).deliver(format!(r#"{{"id":"{id}","type":"t"}}"#));
-        send(&app, event.request()).await;
-        send(&app, event.header(HEADER, "t=1,v1=00").request()).await;
+        send(&app, event.request_as()).await;
+        send(&app, event.header(HEADER, "t=1,v1=00").request_as()).await;
     }
     drop(guard);
     let text = String::from_utf8(written.0.lock().expect("no panic").clone()).expect("text");

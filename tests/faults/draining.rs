@@ -110,7 +110,7 @@ async fn delivery_that_waits_for_readiness_is_refused_at_the_deadline() {
         Ok::<_, std::convert::Infallible>(Response::new(Full::<Bytes>::default()))
     });
     let service = receiver.layer.layer(full.layer(inner));
-    let delivery = tokio::spawn(service.oneshot(receiver.event("evt_1").request::<Body>()));
+    let delivery = tokio::spawn(service.oneshot(receiver.event("evt_1").request_as::<Body>()));
     while receiver.layer.drain_handle().running() == 0 {
         tokio::task::yield_now().await;
     }
@@ -143,7 +143,7 @@ async fn claim_answered_after_the_deadline_starts_no_handler() {
 async fn delivery_whose_body_arrives_during_the_drain_is_refused() {
     let receiver = ControlledReceiver::new();
     let (send, receive) = oneshot::channel::<Bytes>();
-    let request = receiver.event("evt_1").request::<Body>();
+    let request = receiver.event("evt_1").request_as::<Body>();
     let (parts, body) = request.into_parts();
     let bytes = axum::body::to_bytes(body, 1024).await.expect("a body");
     let late = Body::from_stream(futures_util::stream::once(receive));

@@ -101,7 +101,7 @@ async fn row_6_panic_of_a_detached_handler_releases() {
         }
     });
     let event = receiver.event("evt_1");
-    let delivery = tokio::spawn(receiver.app.clone().oneshot(event.request::<Body>()));
+    let delivery = tokio::spawn(receiver.app.clone().oneshot(event.request()));
     started.notified().await;
     delivery.abort();
     assert!(delivery.await.expect_err("aborted").is_cancelled());
@@ -121,7 +121,7 @@ async fn inner_error_releases_like_a_failure() {
         Err::<http::Response<Body>, _>("broken")
     });
     let service = tower::Layer::layer(&WebhookLayer::new(scheme(), store.clone()), inner);
-    let request = TestSender::new(scheme()).deliver(r#"{"id":"evt_1"}"#).request::<Body>();
+    let request = TestSender::new(scheme()).deliver(r#"{"id":"evt_1"}"#).request();
     assert_eq!(service.oneshot(request).await.err(), Some("broken"));
     assert!(store.is_empty());
 }
@@ -134,10 +134,10 @@ async fn response_head_completes_the_event() {
         .route("/webhooks", post(|| async { Body::from_stream(futures_util::stream::pending::<Result<&str, &str>>()) }))
         .layer(layer);
     let event = TestSender::new(scheme()).deliver(r#"{"id":"evt_1"}"#);
-    let first = app.clone().oneshot(event.request::<Body>()).await.expect("an answer");
+    let first = app.clone().oneshot(event.request()).await.expect("an answer");
     assert_eq!(first.extensions().get(), Some(&Outcome::Completed));
     drop(first);
-    let second = Answer::read(app.oneshot(event.request::<Body>()).await.expect("an answer")).await;
+    let second = Answer::read(app.oneshot(event.request()).await.expect("an answer")).await;
     assert_eq!(second.outcome, Some(Outcome::Duplicate));
 }
 

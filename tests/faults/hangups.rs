@@ -49,7 +49,7 @@ async fn settled(receiver: &ControlledReceiver) {
 async fn row_7_reset_mid_handler_leaves_the_handler_running() {
     let receiver = ControlledReceiver::held(|layer| layer);
     let address = serve(receiver.app.clone()).await;
-    let client = send(address, receiver.event("evt_1").request()).await;
+    let client = send(address, receiver.event("evt_1").request_as()).await;
     soon(receiver.handler.started(1)).await;
     reset(client);
     soon(receiver.requests.dropped(1)).await;
@@ -58,7 +58,7 @@ async fn row_7_reset_mid_handler_leaves_the_handler_running() {
     receiver.handler.go();
     settled(&receiver).await;
     assert_eq!(receiver.store.held(), (0, 1), "completed, though nobody was there to be told");
-    let mut retry = send(address, receiver.event("evt_1").request()).await;
+    let mut retry = send(address, receiver.event("evt_1").request_as()).await;
     assert_eq!(status(&mut retry).await, "HTTP/1.1 200 OK");
     assert_eq!(receiver.handler.runs(), 1);
 }
@@ -67,7 +67,7 @@ async fn row_7_reset_mid_handler_leaves_the_handler_running() {
 async fn row_8_half_close_mid_handler_leaves_the_handler_running() {
     let receiver = ControlledReceiver::held(|layer| layer);
     let address = serve(receiver.app.clone()).await;
-    let mut client = send(address, receiver.event("evt_1").request()).await;
+    let mut client = send(address, receiver.event("evt_1").request_as()).await;
     soon(receiver.handler.started(1)).await;
     client.0.shutdown().await.expect("a half-closed connection");
     soon(receiver.requests.dropped(1)).await;
@@ -75,7 +75,7 @@ async fn row_8_half_close_mid_handler_leaves_the_handler_running() {
     receiver.handler.go();
     settled(&receiver).await;
     assert_eq!((receiver.handler.dropped_so_far(), receiver.store.held()), (0, (0, 1)));
-    let mut retry = send(address, receiver.event("evt_1").request()).await;
+    let mut retry = send(address, receiver.event("evt_1").request_as()).await;
     assert_eq!(status(&mut retry).await, "HTTP/1.1 200 OK");
     assert_eq!(receiver.handler.runs(), 1);
 }
@@ -85,7 +85,7 @@ async fn row_8_half_close_mid_handler_leaves_the_handler_running() {
 async fn row_7_detached_handler_that_fails_releases() {
     let receiver = ControlledReceiver::held(|layer| layer);
     let address = serve(receiver.app.clone()).await;
-    let client = send(address, receiver.event("evt_1").request()).await;
+    let client = send(address, receiver.event("evt_1").request_as()).await;
     soon(receiver.handler.started(1)).await;
     reset(client);
     soon(receiver.requests.dropped(1)).await;
@@ -95,7 +95,7 @@ async fn row_7_detached_handler_that_fails_releases() {
     assert_eq!(receiver.store.held(), (0, 0));
     receiver.handler.answers(200);
     receiver.handler.go();
-    let mut retry = send(address, receiver.event("evt_1").request()).await;
+    let mut retry = send(address, receiver.event("evt_1").request_as()).await;
     assert_eq!(status(&mut retry).await, "HTTP/1.1 200 OK");
     assert_eq!(receiver.handler.runs(), 2);
 }
@@ -105,7 +105,7 @@ async fn row_9_disconnect_mid_body_touches_nothing() {
     let receiver = ControlledReceiver::new();
     let address = serve(receiver.app.clone()).await;
     for (n, orderly) in [(1, true), (2, false)] {
-        let (head, body) = raw(receiver.event("evt_1").request()).await;
+        let (head, body) = raw(receiver.event("evt_1").request_as()).await;
         let mut client = RawClient::connect(address).await;
         client.write(format!("{head}content-length: {}\r\n\r\n", body.len())).await;
         client.write(&body[..body.len() - 1]).await;
@@ -121,7 +121,7 @@ async fn row_9_disconnect_mid_body_touches_nothing() {
         assert_eq!((receiver.handler.runs(), receiver.store.held()), (0, (0, 0)));
         assert!(receiver.store.keys().is_empty(), "the store was not even asked");
     }
-    let mut retry = send(address, receiver.event("evt_1").request()).await;
+    let mut retry = send(address, receiver.event("evt_1").request_as()).await;
     assert_eq!(status(&mut retry).await, "HTTP/1.1 200 OK");
     assert_eq!(receiver.handler.runs(), 1);
 }
@@ -132,14 +132,14 @@ async fn row_10_disconnect_while_the_claim_is_in_flight_completes_detached() {
         let receiver = ControlledReceiver::configured(|layer| layer.claim_deadline(PATIENCE).expect("a deadline"));
         let address = serve(receiver.app.clone()).await;
         receiver.store.breaks(Verb::Claim, fault);
-        let client = send(address, receiver.event("evt_1").request()).await;
+        let client = send(address, receiver.event("evt_1").request_as()).await;
         soon(receiver.store.called(Verb::Claim, 1)).await;
         reset(client);
         soon(receiver.requests.dropped(1)).await;
         receiver.store.heal(Verb::Claim);
         settled(&receiver).await;
         assert_eq!((receiver.handler.runs(), receiver.store.held()), (1, (0, 1)), "{fault:?}");
-        let mut retry = send(address, receiver.event("evt_1").request()).await;
+        let mut retry = send(address, receiver.event("evt_1").request_as()).await;
         assert_eq!(status(&mut retry).await, "HTTP/1.1 200 OK");
         assert_eq!(receiver.handler.runs(), 1);
     }
@@ -152,7 +152,7 @@ async fn row_10_disconnect_while_the_claim_is_in_flight_releases_where_nothing_d
     });
     let address = serve(receiver.app.clone()).await;
     receiver.store.breaks(Verb::Claim, Fault::HoldReply);
-    let client = send(address, receiver.event("evt_1").request()).await;
+    let client = send(address, receiver.event("evt_1").request_as()).await;
     soon(receiver.store.called(Verb::Claim, 1)).await;
     assert_eq!(receiver.store.held(), (1, 0), "the store has it, and nobody knows yet");
     reset(client);
@@ -160,7 +160,7 @@ async fn row_10_disconnect_while_the_claim_is_in_flight_releases_where_nothing_d
     soon(receiver.store.called(Verb::Release, 1)).await;
     receiver.store.heal(Verb::Claim);
     assert_eq!((receiver.handler.runs(), receiver.store.held()), (0, (0, 0)), "released by token");
-    let mut retry = send(address, receiver.event("evt_1").request()).await;
+    let mut retry = send(address, receiver.event("evt_1").request_as()).await;
     assert_eq!(status(&mut retry).await, "HTTP/1.1 200 OK");
 }
 
@@ -169,9 +169,9 @@ async fn row_10_disconnect_while_the_claim_is_in_flight_releases_where_nothing_d
 async fn disconnect_while_waiting_for_the_first_delivery_changes_nothing() {
     let receiver = ControlledReceiver::held(|layer| layer);
     let address = serve(receiver.app.clone()).await;
-    let mut first = send(address, receiver.event("evt_1").request()).await;
+    let mut first = send(address, receiver.event("evt_1").request_as()).await;
     soon(receiver.handler.started(1)).await;
-    let waiting = send(address, receiver.event("evt_1").request()).await;
+    let waiting = send(address, receiver.event("evt_1").request_as()).await;
     soon(receiver.store.called(Verb::Claim, 3)).await;
     reset(waiting);
     soon(receiver.requests.dropped(1)).await;

@@ -115,7 +115,7 @@ fn forged(tenant: &str) -> Request<Bytes> {
 
 /// A delivery to `tenant` that this scheme signs as the sender would.
 fn genuine(signing: impl Scheme, tenant: &str) -> Request<Bytes> {
-    TestSender::new(signing).uri(&format!("/hooks/{tenant}")).deliver(r#"[{"eventId":1}]"#).request()
+    TestSender::new(signing).uri(&format!("/hooks/{tenant}")).deliver(r#"[{"eventId":1}]"#).request_as()
 }
 
 fn of_coinbase(tenant: &str) -> Request<Bytes> {

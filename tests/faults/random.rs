@@ -82,7 +82,7 @@ impl Scenario {
 
     fn request(&self, id: &str) -> Request<Body> {
         self.ledger.signed(&EventKey::new("random", None, id));
-        TestSender::new(scheme()).deliver(format!(r#"{{"id":"{id}"}}"#)).request()
+        TestSender::new(scheme()).deliver(format!(r#"{{"id":"{id}"}}"#)).request_as()
     }
 
     /// One delivery, whose client may hang up at any poll.
@@ -105,7 +105,7 @@ impl Scenario {
     async fn forge(self, number: u64) {
         let id = format!("evt_{}", self.dice.part(&format!("forgery {number}")).below(2 * EVENTS));
         let forgery = TestSender::new(scheme()).deliver(format!(r#"{{"id":"{id}"}}"#)).tampered();
-        let response = self.app.clone().oneshot(forgery.request::<Body>()).await.expect("a router cannot fail");
+        let response = self.app.clone().oneshot(forgery.request()).await.expect("a router cannot fail");
         assert_eq!(response.status(), StatusCode::UNAUTHORIZED);
     }
 

@@ -32,7 +32,7 @@ fn now() -> SystemTime {
 async fn row_45_wall_clock_that_jumps_refuses_and_touches_nothing() {
     for (wall, kind) in [(now() + HOUR, RejectionKind::Stale), (now() - HOUR, RejectionKind::Early)] {
         let receiver = Receiver::new();
-        let request = receiver.event("evt_1").request::<Body>();
+        let request = receiver.event("evt_1").request_as::<Body>();
         receiver.clock.set_wall(wall);
         assert_eq!(receiver.refuses(request, StatusCode::UNAUTHORIZED, "after the jump").await, kind);
         receiver.clock.set_wall(now());
@@ -117,7 +117,7 @@ async fn row_47_secret_is_rotated_under_load() {
                 let at = *phases.borrow_and_update();
                 for (name, sender) in [("old", &old), ("new", &new), ("both", &both)] {
                     sent += 1;
-                    let request = sender.deliver(format!(r#"{{"id":"evt_{worker}_{sent}"}}"#)).request();
+                    let request = sender.deliver(format!(r#"{{"id":"evt_{worker}_{sent}"}}"#)).request_as();
                     let status = send(&app, request).await;
                     // Only what did not change under the request has one right answer.
                     if *phases.borrow() == at && at % 2 == 0 {
@@ -165,14 +165,14 @@ async fn row_47_replacing_does_not_reach_into_a_delivery_under_way() {
     let sender = TestSender::new(scheme::timestamped("old").expect("a scheme")).clock(receiver.clock.clone());
     let (late, body) = tokio::sync::oneshot::channel::<axum::body::Bytes>();
     let event = sender.deliver(r#"{"id":"evt_1"}"#);
-    let request = event.request::<Body>().map(|_| Body::from_stream(futures_util::stream::once(body)));
+    let request = event.request_as::<Body>().map(|_| Body::from_stream(futures_util::stream::once(body)));
     let mut delivery = Box::pin(receiver.app.clone().oneshot(request));
     let pending = std::future::poll_fn(|cx| std::task::Poll::Ready(delivery.as_mut().poll(cx).is_pending())).await;
     assert!(pending, "its body is not there yet");
     secrets.replace([secret("new")]).expect("a set");
     late.send(r#"{"id":"evt_1"}"#.into()).expect("it is being read");
     assert_eq!(delivery.await.expect("an answer").status(), StatusCode::OK);
-    assert_eq!(send(&receiver.app, event.request()).await, StatusCode::UNAUTHORIZED, "the next one is refused");
+    assert_eq!(send(&receiver.app, event.request_as()).await, StatusCode::UNAUTHORIZED, "the next one is refused");
 }
 
 #[tokio::test]
@@ -187,7 +187,7 @@ async fn row_49_forged_request_with_a_victims_id_spoils_nothing() {
         receiver.sender.deliver(body).header("webhook-signature", "t=1700000000,v1=00"),
     ];
     for delivery in &forged {
-        let answer = receiver.send(delivery.request()).await;
+        let answer = receiver.send(delivery.request_as()).await;
         assert_eq!((answer.status, &answer.body[..]), (StatusCode::UNAUTHORIZED, &b""[..]));
     }
     assert_eq!((receiver.handler.runs(), receiver.store.calls(Verb::Claim)), (0, 0));
@@ -195,7 +195,7 @@ async fn row_49_forged_request_with_a_victims_id_spoils_nothing() {
     assert_eq!(receiver.deliver("evt_victim").await.outcome, Some(Outcome::Completed), "the genuine one");
     for delivery in &forged {
         assert_eq!(
-            receiver.send(delivery.request()).await.status,
+            receiver.send(delivery.request_as()).await.status,
             StatusCode::UNAUTHORIZED,
             "and no oracle afterwards"
         );

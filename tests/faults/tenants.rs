@@ -5,7 +5,6 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use axum::Router;
-use axum::body::Body;
 use axum::http::StatusCode;
 use axum::routing::post;
 use tokio::sync::{Semaphore, watch};
@@ -105,7 +104,7 @@ impl Tenants {
 
 async fn deliver(app: Router, tenant: &str, secret: &str, id: &str) -> Answer {
     let sender = TestSender::new(scheme::timestamped(secret).expect("a scheme")).uri(&format!("/webhooks/{tenant}"));
-    let request = sender.deliver(format!(r#"{{"id":"{id}"}}"#)).request::<Body>();
+    let request = sender.deliver(format!(r#"{{"id":"{id}"}}"#)).request();
     Answer::read(app.oneshot(request).await.expect("a router cannot fail")).await
 }
 

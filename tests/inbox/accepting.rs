@@ -58,10 +58,10 @@ async fn other_success_can_be_answered_and_no_failure() {
 async fn what_is_refused_is_not_kept() {
     let fixture = Fixture::new();
     for request in [
-        fixture.event("evt_1").tampered().request(),
-        fixture.event("evt_1").aged(Duration::from_secs(400)).request(),
-        fixture.event("evt_1").method(Method::PUT).request(),
-        fixture.sender.deliver("{}").request(),
+        fixture.event("evt_1").tampered().request_as(),
+        fixture.event("evt_1").aged(Duration::from_secs(400)).request_as(),
+        fixture.event("evt_1").method(Method::PUT).request_as(),
+        fixture.sender.deliver("{}").request_as(),
     ] {
         let answer = fixture.send(request).await;
         assert!(matches!(answer.outcome, Some(Outcome::Refused(_))) || answer.status == 405, "{answer:?}");
@@ -89,9 +89,9 @@ async fn replay_guard_stands_before_the_inbox() {
     let fixture = Fixture::configured(|layer| layer.id_source(unsigned).replay_guard(hour).expect("a window"));
     let delivery = |id| fixture.sender.deliver(r#"{"type":"a"}"#).header("x-id", id);
     fixture.accepts(&delivery("one")).await;
-    let again = fixture.send(delivery("one").request()).await;
+    let again = fixture.send(delivery("one").request_as()).await;
     assert_eq!(again.outcome, Some(Outcome::Duplicate));
-    let replayed = fixture.send(delivery("two").request()).await;
+    let replayed = fixture.send(delivery("two").request_as()).await;
     assert_eq!(replayed.rejection(), Some(RejectionKind::Replayed));
     assert_eq!(fixture.worker().run_until_idle().await, 1);
 }
@@ -100,7 +100,7 @@ async fn replay_guard_stands_before_the_inbox() {
 async fn other_body_under_the_same_id_is_a_duplicate_or_refused() {
     let fixture = Fixture::configured(WebhookLayer::refuse_changed_bodies);
     fixture.accepts(&fixture.event("evt_1")).await;
-    let changed = fixture.send(fixture.typed("evt_1", "another.type").request()).await;
+    let changed = fixture.send(fixture.typed("evt_1", "another.type").request_as()).await;
     assert_eq!(changed.rejection(), Some(RejectionKind::BodyChanged));
 }
 

@@ -40,20 +40,20 @@ impl Harness for Memory {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn memory_conforms() {
-    conformance::queue::run(&Memory::new(false)).await;
+    conformance::queue().run(&Memory::new(false)).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn store_conforms_while_its_inbox_is_in_use() {
-    conformance::run(&Memory::new(true)).await;
+    conformance::store().run(&Memory::new(true)).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn memory_conforms_while_bodies_go_before_records() {
     for bodies in [Duration::from_secs(30), Duration::ZERO] {
         let memory = Memory { bodies, ..Memory::new(false) };
-        conformance::queue::bodies::run(&memory, bodies).await;
+        conformance::completed_bodies(bodies).run(&memory).await;
     }
     let memory = Memory { bodies: Duration::from_secs(30), ..Memory::new(false) };
-    conformance::queue::run(&memory).await;
+    conformance::queue().run(&memory).await;
 }

@@ -168,7 +168,7 @@ async fn event_whose_workers_died_is_given_up_only_if_its_last_attempt_was_start
         let clock = tower_webhook::testing::ManualClock::at_unix(crate::support::NOW);
         let inbox = tower_webhook::store::MemoryStore::builder().clock(clock.clone()).build();
         let layer = tower_webhook::WebhookLayer::inbox(crate::support::scheme(), inbox.clone()).clock(clock.clone());
-        let request = fixture.event("evt_1").request::<axum::body::Body>();
+        let request = fixture.event("evt_1").request();
         tower::ServiceExt::oneshot(fixture.handlers.clone().layer(layer), request).await.expect("an answer");
         let lease = Duration::from_secs(1);
         for attempt in 1..=2 {

@@ -79,12 +79,12 @@ impl Fixture {
     }
 
     pub(crate) async fn deliver(&self, id: &str) -> Answer {
-        self.send(self.event(id).request()).await
+        self.send(self.event(id).request_as()).await
     }
 
     /// Delivers what must be accepted.
     pub(crate) async fn accepts(&self, delivery: &TestDelivery) {
-        let answer = self.send(delivery.request()).await;
+        let answer = self.send(delivery.request_as()).await;
         assert_eq!((answer.status, answer.outcome), (StatusCode::OK, Some(Outcome::Accepted)));
     }
 

@@ -31,7 +31,7 @@ fn handlers() -> (Router, Seen) {
 /// Accepts an event at this path.
 async fn accept(app: Router, path: &str, id: &str) {
     let event = TestSender::new(scheme()).uri(path).deliver(format!(r#"{{"id":"{id}"}}"#));
-    let answer = app.oneshot(event.request::<Body>()).await.expect("an answer");
+    let answer = app.oneshot(event.request()).await.expect("an answer");
     assert_eq!((answer.status(), answer.extensions().get()), (StatusCode::OK, Some(&Outcome::Accepted)), "{path}");
 }
 
@@ -99,7 +99,7 @@ async fn event_of_another_layer_lets_no_request_pass() {
         .service(inner);
     let app = WebhookLayer::new(scheme(), store).endpoint("first").expect("a name").layer(unsigned);
     let event = TestSender::new(scheme()).deliver(r#"{"id":"evt_1"}"#);
-    let answer = app.oneshot(event.request::<Body>()).await.expect("an answer");
+    let answer = app.oneshot(event.request()).await.expect("an answer");
     assert_eq!(answer.status(), StatusCode::UNAUTHORIZED);
 }
 

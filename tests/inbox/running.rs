@@ -71,7 +71,7 @@ async fn handler_gets_from_a_worker_what_it_would_have_got_inline() {
     let delivery = sender.deliver(body).method(Method::PUT).header("x-event", "one").header("x-empty", "");
     fixture.accepts(&delivery).await;
     assert_eq!(fixture.worker().run_until_idle().await, 1);
-    tower::ServiceExt::oneshot(inline, delivery.request::<axum::body::Body>()).await.expect("an answer");
+    tower::ServiceExt::oneshot(inline, delivery.request()).await.expect("an answer");
 
     let seen = seen.lock().expect("no panic");
     let [worker, inline] = &seen[..] else { panic!("{seen:?}") };

@@ -4,7 +4,6 @@ use std::error::Error;
 use std::time::Duration;
 
 use axum::Router;
-use axum::body::Body;
 use axum::routing::post;
 use futures_util::future::{join, join_all};
 use tower::ServiceExt;
@@ -141,7 +140,7 @@ async fn delivery_on_a_locked_table_is_answered_by_the_store_before_any_deadline
     for (round, mode) in TABLE_LOCKS.into_iter().enumerate() {
         run_on(&mut other, locked_by(mode)).await;
         let (logs, _guard) = Logs::capture();
-        let delivery = TestSender::new(scheme()).deliver(format!(r#"{{"id":"evt_{round}"}}"#)).request::<Body>();
+        let delivery = TestSender::new(scheme()).deliver(format!(r#"{{"id":"evt_{round}"}}"#)).request();
         let answer = tokio::time::timeout(BY_THE_STORE, app.clone().oneshot(delivery)).await;
         let answer = Answer::read(answer.expect("an answer of the store's").expect("a router cannot fail")).await;
         assert_unavailable(&answer);

@@ -3,7 +3,6 @@
 use std::sync::Arc;
 
 use axum::Router;
-use axum::body::Body;
 use axum::routing::post;
 use futures_util::future::join_all;
 use sqlx::postgres::PgPoolOptions;
@@ -314,7 +313,7 @@ impl Busy {
 
     async fn deliver(app: Router, id: String) -> Option<Outcome> {
         let delivery = TestSender::new(scheme()).deliver(format!(r#"{{"id":"{id}"}}"#));
-        let response = app.oneshot(delivery.request::<Body>()).await.expect("a router cannot fail");
+        let response = app.oneshot(delivery.request()).await.expect("a router cannot fail");
         response.extensions().get().cloned()
     }
 }

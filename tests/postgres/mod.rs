@@ -5,6 +5,7 @@
 
 mod batches;
 mod builders;
+mod check;
 mod conformance;
 mod enlisted;
 mod fixture;

@@ -6,7 +6,6 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, SystemTime};
 
 use axum::Router;
-use axum::body::Body;
 use axum::routing::post;
 use futures_util::future::join_all;
 use sqlx::postgres::PgPoolOptions;
@@ -27,18 +26,18 @@ use crate::support::servers::postgres::{PostgresServer, Settings};
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn store_behind_a_pooler_keeps_the_contract() {
-    conformance::run(&Tables::behind_a_pooler()).await;
+    conformance::store().run(&Tables::behind_a_pooler()).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn inbox_behind_a_pooler_keeps_the_contract() {
-    conformance::queue::run(&Tables::behind_a_pooler()).await;
+    conformance::queue().run(&Tables::behind_a_pooler()).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn completed_bodies_go_before_their_records_behind_a_pooler() {
     for kept in [Duration::from_secs(60), Duration::ZERO] {
-        conformance::queue::bodies::run(&Tables::behind_a_pooler().keeping_bodies(kept), kept).await;
+        conformance::completed_bodies(kept).run(&Tables::behind_a_pooler().keeping_bodies(kept)).await;
     }
 }
 
@@ -61,7 +60,7 @@ fn transactional(pool: &PgPool, table: &str) -> Router {
 
 async fn deliver(app: Router, id: String) -> Option<Outcome> {
     let delivery = TestSender::new(scheme()).deliver(format!(r#"{{"id":"{id}","type":"test.event"}}"#));
-    let response = app.oneshot(delivery.request::<Body>()).await.expect("a router cannot fail");
+    let response = app.oneshot(delivery.request()).await.expect("a router cannot fail");
     response.extensions().get().cloned()
 }
 

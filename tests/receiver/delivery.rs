@@ -44,7 +44,7 @@ async fn handler_gets_the_signed_bytes_and_the_facts() {
             }),
         )
         .layer(WebhookLayer::new(scheme(), MemoryStore::new()));
-    let response = app.oneshot(TestSender::new(scheme()).deliver(body).request::<Body>()).await.expect("an answer");
+    let response = app.oneshot(TestSender::new(scheme()).deliver(body).request()).await.expect("an answer");
     assert_eq!(response.status(), StatusCode::OK);
 }
 
@@ -61,7 +61,7 @@ async fn layer_works_wherever_axum_takes_layers() {
         Router::new().route_service("/webhooks", ServiceBuilder::new().layer(layer()).service(post(on_event))),
     ];
     for (index, app) in apps.into_iter().enumerate() {
-        let request = TestSender::new(scheme()).deliver(r#"{"id":"evt_1"}"#).request::<Body>();
+        let request = TestSender::new(scheme()).deliver(r#"{"id":"evt_1"}"#).request();
         let answer = Answer::read(app.oneshot(request).await.expect("an answer")).await;
         assert_eq!(answer.outcome, Some(Outcome::Completed), "app {index}");
     }
@@ -82,7 +82,7 @@ async fn routes_have_secrets_of_their_own() {
         [("/a", "secret_a", 200), ("/a", "secret_b", 401), ("/b", "secret_b", 200), ("/b", "secret_a", 401)]
     {
         let sender = TestSender::new(scheme::timestamped(secret).unwrap()).uri(path);
-        let request = sender.deliver(r#"{"id":"evt_1"}"#).request::<Body>();
+        let request = sender.deliver(r#"{"id":"evt_1"}"#).request();
         assert_eq!(app.clone().oneshot(request).await.unwrap().status(), status, "{path} with {secret}");
     }
 }
@@ -92,7 +92,7 @@ async fn two_routes_on_one_store_both_get_the_event() {
     let layer = WebhookLayer::new(scheme(), MemoryStore::new());
     let app: Router = Router::new().route("/a", post(|| async {})).route("/b", post(|| async {})).layer(layer);
     for (path, outcome) in [("/a", Outcome::Completed), ("/b", Outcome::Completed), ("/a", Outcome::Duplicate)] {
-        let request = TestSender::new(scheme()).uri(path).deliver(r#"{"id":"evt_1"}"#).request::<Body>();
+        let request = TestSender::new(scheme()).uri(path).deliver(r#"{"id":"evt_1"}"#).request();
         let response = app.clone().oneshot(request).await.unwrap();
         assert_eq!(response.extensions().get(), Some(&outcome), "{path}");
     }
@@ -106,7 +106,7 @@ async fn replay_under_another_spelling_of_the_path_is_a_duplicate() {
     for (path, outcome) in
         [("/hooks/a", Outcome::Completed), ("/hooks/b", Outcome::Duplicate), ("/hooks/%61?x=1", Outcome::Duplicate)]
     {
-        let request = sender.clone().uri(path).deliver(r#"{"id":"evt_1"}"#).request::<Body>();
+        let request = sender.clone().uri(path).deliver(r#"{"id":"evt_1"}"#).request();
         assert_eq!(app.clone().oneshot(request).await.unwrap().extensions().get(), Some(&outcome), "{path}");
     }
 }
@@ -180,7 +180,7 @@ async fn bare_tower_service_signals_failures_by_extension() {
         Ok::<_, std::convert::Infallible>(response)
     });
     let service = ServiceBuilder::new().layer(WebhookLayer::new(scheme(), MemoryStore::new())).service(inner);
-    let request = TestSender::new(scheme()).deliver(r#"{"id":"evt_1"}"#).request::<Full<Bytes>>();
+    let request = TestSender::new(scheme()).deliver(r#"{"id":"evt_1"}"#).request();
     let response = service.oneshot(request).await.unwrap();
     assert_eq!((response.status(), response.extensions().get()), (StatusCode::OK, Some(&Outcome::Failed)));
 }
@@ -191,7 +191,7 @@ async fn errors_of_the_inner_service_pass_through() {
     let layer = WebhookLayer::new(scheme(), MemoryStore::new());
     let service = tower::Layer::layer(&layer, inner);
     for _ in 0..2 {
-        let request = TestSender::new(scheme()).deliver(r#"{"id":"evt_1"}"#).request::<Body>();
+        let request = TestSender::new(scheme()).deliver(r#"{"id":"evt_1"}"#).request();
         assert_eq!(service.clone().oneshot(request).await.err(), Some("broken"), "released, so it runs again");
     }
 }
@@ -206,7 +206,7 @@ async fn typed_event_parses_the_body() {
     let app: Router = Router::new()
         .route("/webhooks", post(|event: WebhookEvent<Invoice>| async move { event.data().amount.to_string() }))
         .layer(WebhookLayer::new(scheme(), MemoryStore::new()));
-    let request = TestSender::new(scheme()).deliver(r#"{"id":"evt_1","amount":42}"#).request::<Body>();
+    let request = TestSender::new(scheme()).deliver(r#"{"id":"evt_1","amount":42}"#).request();
     let answer = Answer::read(app.oneshot(request).await.unwrap()).await;
     assert_eq!((answer.status, &answer.body[..]), (StatusCode::OK, &b"42"[..]));
 }
@@ -216,7 +216,7 @@ async fn typed_event_that_does_not_parse_is_422_and_released() {
     let store = MemoryStore::new();
     let layer = WebhookLayer::new(scheme(), store.clone()).complete_when(|_| true);
     let app: Router = Router::new().route("/webhooks", post(|_: WebhookEvent<Invoice>| async {})).layer(layer);
-    let request = TestSender::new(scheme()).deliver(r#"{"id":"evt_1","amount":"private text"}"#).request::<Body>();
+    let request = TestSender::new(scheme()).deliver(r#"{"id":"evt_1","amount":"private text"}"#).request();
     let answer = Answer::read(app.oneshot(request).await.unwrap()).await;
     assert_eq!((answer.status, answer.outcome), (StatusCode::UNPROCESSABLE_ENTITY, Some(Outcome::Released)));
     assert!(!String::from_utf8_lossy(&answer.body).contains("private"));
@@ -226,7 +226,7 @@ async fn typed_event_that_does_not_parse_is_422_and_released() {
 #[tokio::test]
 async fn extractor_without_the_layer_tells_the_sender_nothing() {
     let app: Router = Router::new().route("/webhooks", post(|_: WebhookEvent| async {}));
-    let request = TestSender::new(scheme()).deliver("{}").request::<Body>();
+    let request = TestSender::new(scheme()).deliver("{}").request();
     let answer = Answer::read(app.oneshot(request).await.unwrap()).await;
     assert_eq!(answer.status, StatusCode::INTERNAL_SERVER_ERROR);
     assert!(answer.body.is_empty(), "the log says what is missing");
@@ -240,7 +240,7 @@ async fn event_is_also_an_extension_and_optional() {
     }
     let app: Router =
         Router::new().route("/webhooks", post(on_event)).layer(WebhookLayer::new(scheme(), MemoryStore::new()));
-    let request = TestSender::new(scheme()).deliver(r#"{"id":"evt_1"}"#).request::<Body>();
+    let request = TestSender::new(scheme()).deliver(r#"{"id":"evt_1"}"#).request();
     let body = app.oneshot(request).await.unwrap().into_body().collect().await.unwrap().to_bytes();
     assert_eq!(body, "evt_1");
 }
@@ -283,7 +283,7 @@ async fn changed_body_under_a_known_id_is_a_duplicate_unless_refused() {
 async fn replays_in_any_order_run_each_event_once() {
     let receiver = Receiver::new();
     let events = (0..20).map(|n| receiver.event(&format!("evt_{n}")));
-    let responses = Replay::of(events).times(5).out_of_order(7).all_at_once::<_, Body, _>(&receiver.app).await;
+    let responses = Replay::of(events).times(5).out_of_order(7).all_at_once(&receiver.app).await;
     assert!(responses.iter().all(|response| response.status() == StatusCode::OK));
     assert_eq!(receiver.runs(), 20);
 }
@@ -321,7 +321,7 @@ async fn inner_service_is_never_called_unready() {
         .service(Strict { ready: false, unready_calls: unready_calls.clone() });
     let sender = TestSender::new(scheme::timestamped(SECRET).unwrap());
     for n in 0..3 {
-        let request = sender.deliver(format!(r#"{{"id":"evt_{n}"}}"#)).request::<Full<Bytes>>();
+        let request = sender.deliver(format!(r#"{{"id":"evt_{n}"}}"#)).request();
         assert_eq!(service.clone().oneshot(request).await.unwrap().status(), StatusCode::OK);
     }
     assert_eq!(unready_calls.load(Ordering::SeqCst), 0);
@@ -363,7 +363,7 @@ async fn body_in_many_frames_arrives_whole() {
         assert_eq!(event.body(), &expected);
         async {}
     });
-    let (parts, _) = receiver.sender.deliver(body.clone()).request::<Body>().into_parts();
+    let (parts, _) = receiver.sender.deliver(body.clone()).request().into_parts();
     for size in [1_000, 4_096, 65_536, 199_999] {
         let frames: Vec<_> =
             body.as_bytes().chunks(size).map(|chunk| Ok::<_, std::io::Error>(Bytes::copy_from_slice(chunk))).collect();
@@ -389,7 +389,7 @@ async fn retention_outlasts_every_signature() {
     let app: Router = Router::new()
         .route("/webhooks", post(|| async {}))
         .layer(WebhookLayer::new(patient.clone(), store).clock(clock.clone()));
-    let event = TestSender::new(patient).clock(clock.clone()).deliver(r#"{"id":"evt_1"}"#).request::<Body>();
+    let event = TestSender::new(patient).clock(clock.clone()).deliver(r#"{"id":"evt_1"}"#).request();
     let (parts, body) = event.into_parts();
     let bytes = body.collect().await.unwrap().to_bytes();
     for outcome in [Outcome::Completed, Outcome::Duplicate] {
@@ -408,7 +408,7 @@ async fn store_can_be_chosen_at_run_time() {
     };
     let app: Router = Router::new().route("/webhooks", post(|| async {})).layer(WebhookLayer::new(scheme(), store));
     let event = TestSender::new(scheme()).deliver(r#"{"id":"evt_1"}"#);
-    let responses = Replay::of([event]).times(2).one_by_one::<_, Body, _>(&app).await;
+    let responses = Replay::of([event]).times(2).one_by_one(&app).await;
     let outcomes: Vec<_> = responses.iter().map(|response| response.extensions().get().cloned()).collect();
     assert_eq!(outcomes, [Some(Outcome::Completed), Some(Outcome::Duplicate)]);
 }

@@ -116,7 +116,7 @@ async fn every_endpoint_has_its_own_minute() {
     for (diagnoses, path) in [(1, "/a"), (2, "/b")] {
         for _ in 0..2 {
             let event = TestSender::new(scheme()).uri(path).clock(clock.clone()).deliver("{}").tampered();
-            app.clone().oneshot(event.request::<Body>()).await.expect("an answer");
+            app.clone().oneshot(event.request()).await.expect("an answer");
             diagnosed(&logs, diagnoses).await;
         }
     }
@@ -131,7 +131,7 @@ async fn tenant_is_diagnosed_with_its_own_secret_and_named() {
     let layer = layer.clock(clock.clone()).explain_refusals(Suspects::none());
     let app: Router = Router::new().route("/{tenant}", post(async |_: WebhookEvent| ())).layer(layer);
     let sender = TestSender::new(scheme::timestamped(SECRET).expect("a secret")).uri("/acme").clock(clock);
-    let printed_anew = sender.deliver(r#"{"id":"evt_1"}"#).request::<Body>().map(|_| Body::from("{\"id\": \"evt_1\"}"));
+    let printed_anew = sender.deliver(r#"{"id":"evt_1"}"#).request().map(|_| Body::from("{\"id\": \"evt_1\"}"));
     app.oneshot(printed_anew).await.expect("an answer");
     diagnosed(&logs, 1).await;
     let line = logs.lines().into_iter().find(|line| line.text.contains(DIAGNOSED)).expect("a line").text;

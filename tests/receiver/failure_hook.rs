@@ -4,7 +4,6 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use axum::Router;
-use axum::body::Body;
 use axum::http::StatusCode;
 use axum::routing::post;
 use tokio::sync::Notify;
@@ -66,7 +65,7 @@ impl Receiver {
 
     async fn deliver(&self, id: &str) -> Answer {
         let event = TestSender::new(scheme()).deliver(format!(r#"{{"id":"{id}","type":"test.event"}}"#));
-        Answer::read(self.app.clone().oneshot(event.request::<Body>()).await.expect("an answer")).await
+        Answer::read(self.app.clone().oneshot(event.request()).await.expect("an answer")).await
     }
 
     fn told(&self) -> usize {
@@ -137,7 +136,7 @@ async fn inbox_leaves_failures_to_the_worker() {
     let handler = async |_: WebhookEvent| Err::<(), _>(HandlerError::permanent("bad"));
     let handlers: Router = Router::new().route("/webhooks", post(handler));
     let event = TestSender::new(scheme()).deliver(r#"{"id":"evt_1"}"#);
-    handlers.clone().layer(layer).oneshot(event.request::<Body>()).await.expect("an answer");
+    handlers.clone().layer(layer).oneshot(event.request()).await.expect("an answer");
     assert_eq!(tower_webhook::Worker::new(inbox, handlers).run_until_idle().await, 1);
     assert_eq!(*told.lock().expect("no panic"), 0);
 }

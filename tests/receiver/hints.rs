@@ -3,7 +3,6 @@
 use std::time::Duration;
 
 use axum::Router;
-use axum::body::Body;
 use axum::routing::post;
 use tower::ServiceExt;
 use tower_webhook::identity::{IdSource, TypeSource};
@@ -50,7 +49,7 @@ fn slow(timeout: Option<Duration>, clock: &ManualClock) -> Router {
 async fn deliver(app: &Router, clock: &ManualClock, path: &str, id: &str) -> Answer {
     let event = TestSender::new(scheme()).clock(clock.clone()).uri(path);
     let event = event.deliver(format!(r#"{{"id":"{id}","type":"test.event"}}"#));
-    Answer::read(app.clone().oneshot(event.request::<Body>()).await.expect("an answer")).await
+    Answer::read(app.clone().oneshot(event.request()).await.expect("an answer")).await
 }
 
 #[tokio::test(start_paused = true)]
@@ -111,7 +110,7 @@ fn with_header_ids(configure: impl FnOnce(WebhookLayer) -> WebhookLayer) -> (Rou
 async fn send(app: &Router, clock: &ManualClock, (path, id, topic, body): (&str, &str, &str, &str)) -> Answer {
     let sender = TestSender::new(scheme()).clock(clock.clone()).uri(path);
     let event = sender.deliver(body.to_owned()).header("x-delivery", id).header("x-topic", topic);
-    Answer::read(app.clone().oneshot(event.request::<Body>()).await.expect("an answer")).await
+    Answer::read(app.clone().oneshot(event.request()).await.expect("an answer")).await
 }
 
 const PATH: &str = "/webhooks";
@@ -197,7 +196,7 @@ async fn signed_id_is_not_said_to_be_replayed() {
     let app: Router = Router::new().route("/webhooks", post(async |_: WebhookEvent| ())).layer(layer);
     for id in ["msg_a", "msg_b"] {
         let event = TestSender::new(scheme.clone()).clock(clock.clone()).deliver(BODY).id(id);
-        app.clone().oneshot(event.request::<Body>()).await.expect("an answer");
+        app.clone().oneshot(event.request()).await.expect("an answer");
     }
     let [warning] = &warnings(&logs, TWICE)[..] else { panic!("one warning: {:#?}", logs.lines()) };
     assert!(!warning.contains("replay"), "{warning}");

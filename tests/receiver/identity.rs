@@ -34,7 +34,7 @@ fn without_ids(layer: WebhookLayer) -> WebhookLayer {
 
 /// An event without an id, from a task of its own.
 fn spawn(receiver: &ControlledReceiver) -> tokio::task::JoinHandle<Answer> {
-    let (receiver, request) = (receiver.clone(), receiver.sender.deliver(r#"{"type":"ping"}"#).request());
+    let (receiver, request) = (receiver.clone(), receiver.sender.deliver(r#"{"type":"ping"}"#).request_as());
     tokio::spawn(async move { receiver.send(request).await })
 }
 
@@ -68,10 +68,10 @@ async fn unusable_id_is_refused_though_another_place_follows() {
     let receiver = Receiver::configured(|layer| layer.id_source(json("id").or(header("x-id")).or(IdSource::none())));
     let long = format!(r#"{{"id":"{}"}}"#, "x".repeat(256));
     for body in [r#"{"id":7}"#, r#"{"id":null}"#, r#"{"id":" "}"#, r#"{"id":"a\u0000"}"#, &long] {
-        let request = receiver.sender.deliver(body.to_owned()).header("x-id", "usable").request();
+        let request = receiver.sender.deliver(body.to_owned()).header("x-id", "usable").request_as();
         assert_eq!(receiver.refuses(request, StatusCode::BAD_REQUEST, body).await, RejectionKind::InvalidId);
     }
-    let request = receiver.sender.deliver("{}").header("x-id", " ").request();
+    let request = receiver.sender.deliver("{}").header("x-id", " ").request_as();
     assert_eq!(receiver.refuses(request, StatusCode::BAD_REQUEST, "blank").await, RejectionKind::InvalidId);
 }
 
@@ -107,7 +107,7 @@ async fn topics_with_the_same_id_or_the_same_bytes_are_two_events() {
 #[tokio::test]
 async fn typed_id_is_what_the_handler_sees() {
     let receiver = ControlledReceiver::configured(|layer| topics(layer).id_source(json("id").with_type()));
-    receiver.send(receiver.event("evt_1").header("x-topic", "orders/paid").request()).await;
+    receiver.send(receiver.event("evt_1").header("x-topic", "orders/paid").request_as()).await;
     receiver.deliver("evt_1").await;
     assert_eq!(receiver.handler.started(1).await.id(), "11:orders/paid:evt_1");
     assert_eq!(receiver.handler.started(2).await.id(), "0::evt_1", "an absent type is the empty one");
@@ -122,10 +122,10 @@ async fn types_are_tried_in_order() {
         (2, r#"{"id":"2"}"#, Some("topic")),
         (3, r#"{"id":"3","kind":9}"#, Some("topic")),
     ] {
-        receiver.send(receiver.sender.deliver(body).header("x-topic", "topic").request()).await;
+        receiver.send(receiver.sender.deliver(body).header("x-topic", "topic").request_as()).await;
         assert_eq!(receiver.handler.started(n).await.event_type(), event_type, "{body}");
     }
-    receiver.send(receiver.sender.deliver(r#"{"id":"4"}"#).request()).await;
+    receiver.send(receiver.sender.deliver(r#"{"id":"4"}"#).request_as()).await;
     assert_eq!(receiver.handler.started(4).await.event_type(), None);
 }
 
@@ -149,7 +149,7 @@ async fn event_without_an_id_runs_at_every_delivery_and_is_not_stored() {
 #[tokio::test]
 async fn events_with_and_without_an_id_share_a_route() {
     let receiver = ControlledReceiver::configured(without_ids);
-    let with_id = || receiver.sender.deliver(r#"{"event_id":"evt_1"}"#).request();
+    let with_id = || receiver.sender.deliver(r#"{"event_id":"evt_1"}"#).request_as();
     assert_eq!(receiver.send(with_id()).await.outcome, Some(Outcome::Completed));
     assert_eq!(spawn(&receiver).await.expect("no panic").outcome, Some(Outcome::Completed));
     assert_eq!(receiver.send(with_id()).await.outcome, Some(Outcome::Duplicate));
@@ -234,7 +234,7 @@ async fn sender_that_hangs_up_leaves_an_event_without_an_id_running() {
 async fn every_id_is_kept_apart_from_the_crates_own_keys() {
     let receiver = Receiver::configured(|layer| layer.id_source(header("x-id")));
     let event = |id: &str| -> TestDelivery { receiver.sender.deliver("{}").header("x-id", id) };
-    let own = event("tower-webhook:replay-guard:0").request();
+    let own = event("tower-webhook:replay-guard:0").request_as();
     assert_eq!(receiver.refuses(own, StatusCode::BAD_REQUEST, "reserved").await, RejectionKind::InvalidId);
     assert_eq!(receiver.deliver(&event("tower-webhook")).await.outcome, Some(Outcome::Completed));
 }

@@ -7,4 +7,5 @@ mod explained;
 mod failure_hook;
 mod hints;
 mod identity;
+mod kit;
 mod replay_guard;

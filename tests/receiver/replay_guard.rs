@@ -33,7 +33,7 @@ fn guarded(layer: WebhookLayer) -> WebhookLayer {
 }
 
 fn delivery(receiver: &ControlledReceiver, id: &str) -> Request<Body> {
-    receiver.sender.deliver(BODY).header("x-delivery", id).header("x-topic", "issues").request()
+    receiver.sender.deliver(BODY).header("x-delivery", id).header("x-topic", "issues").request_as()
 }
 
 async fn send(receiver: &ControlledReceiver, id: &str) -> Answer {
@@ -61,7 +61,7 @@ async fn body_under_another_id_is_refused() {
     let captured = receiver.event("evt_1").header("x-delivery", "original");
     assert_eq!(receiver.deliver(&captured).await.outcome, Some(Outcome::Completed));
     for id in ["forged", "original ", "ORIGINAL", "original2"] {
-        let forged = captured.clone().header("x-delivery", id).request();
+        let forged = captured.clone().header("x-delivery", id).request_as();
         assert_eq!(receiver.refuses(forged, StatusCode::UNAUTHORIZED, id).await, RejectionKind::Replayed);
     }
     assert_eq!(receiver.deliver(&captured).await.outcome, Some(Outcome::Duplicate), "the sender's own retry");
@@ -93,7 +93,7 @@ async fn other_bodies_pass_and_other_types_where_they_are_part_of_the_id() {
         // One id under two bodies is nothing to the guard.
         ("1", "issues", "[]", Outcome::Duplicate),
     ] {
-        let request = receiver.sender.deliver(body).header("x-delivery", id).header("x-topic", topic).request();
+        let request = receiver.sender.deliver(body).header("x-delivery", id).header("x-topic", topic).request_as();
         assert_eq!(receiver.send(request).await.outcome, Some(outcome), "{id} {topic} {body}");
     }
     let untyped = ControlledReceiver::configured(guarded);
@@ -102,10 +102,10 @@ async fn other_bodies_pass_and_other_types_where_they_are_part_of_the_id() {
         ("2", "pulls", RejectionKind::Replayed.into()),
         ("1", "x", Outcome::Duplicate),
     ] {
-        let request = untyped.sender.deliver(BODY).header("x-delivery", id).header("x-topic", topic).request();
+        let request = untyped.sender.deliver(BODY).header("x-delivery", id).header("x-topic", topic).request_as();
         assert_eq!(untyped.send(request).await.outcome, Some(outcome), "{id} {topic}: nobody signed the type");
     }
-    let typeless = |id| receiver.sender.deliver(BODY).header("x-delivery", id).request();
+    let typeless = |id| receiver.sender.deliver(BODY).header("x-delivery", id).request_as();
     assert_eq!(receiver.send(typeless("5")).await.outcome, Some(Outcome::Completed));
     assert_eq!(receiver.send(typeless("6")).await.rejection(), Some(RejectionKind::Replayed));
 }
@@ -191,7 +191,7 @@ async fn leaving_the_unsigned_id_out_is_no_way_around() {
     let source = IdSource::unsigned_header("x-delivery").expect("a name").or(IdSource::json("action").expect("a path"));
     let receiver = ControlledReceiver::configured(|layer| guarded(layer).id_source(source));
     assert_eq!(send(&receiver, "original").await.outcome, Some(Outcome::Completed));
-    let without = receiver.sender.deliver(BODY).header("x-topic", "issues").request();
+    let without = receiver.sender.deliver(BODY).header("x-topic", "issues").request_as();
     assert_eq!(receiver.send(without).await.rejection(), Some(RejectionKind::Replayed));
 }
 
@@ -200,7 +200,7 @@ async fn two_routes_on_one_store_both_get_the_event() {
     let layer = guarded(WebhookLayer::new(scheme(), MemoryStore::new()));
     let app = axum::Router::new().route("/a", post(|| async {})).route("/b", post(|| async {})).layer(layer);
     for (path, id, status) in [("/a", "1", 200), ("/b", "2", 200), ("/a", "2", 401), ("/b", "1", 401)] {
-        let request = TestSender::new(scheme()).uri(path).deliver(BODY).header("x-delivery", id).request::<Body>();
+        let request = TestSender::new(scheme()).uri(path).deliver(BODY).header("x-delivery", id).request_as::<Body>();
         assert_eq!(app.clone().oneshot(request).await.expect("an answer").status(), status, "{path} {id}");
     }
 }

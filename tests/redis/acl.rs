@@ -78,7 +78,7 @@ async fn documented_rights_suffice_for_a_receiver() {
 async fn store_conforms_with_the_documented_rights() {
     let servers = [RedisServer::start()];
     let pool = user(&servers[0], "webhooks", &inline(), "rights.");
-    conformance::run(&Fixture::new(pool, &servers, "rights").await).await;
+    conformance::store().run(&Fixture::new(pool, &servers, "rights").await).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -86,8 +86,8 @@ async fn inbox_conforms_with_the_documented_rights() {
     let servers = [RedisServer::start()];
     let pool = user(&servers[0], "webhooks", &inbox(), "rights.");
     let harness = Fixture::new(pool, &servers, "rights").await;
-    conformance::queue::run(&harness).await;
-    conformance::run(&harness).await;
+    conformance::queue().run(&harness).await;
+    conformance::store().run(&harness).await;
 }
 
 /// What waits for arrivals is no part of the suite.

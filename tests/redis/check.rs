@@ -109,7 +109,10 @@ async fn server_that_is_gone_is_an_error_and_no_warning() {
     store.check().await.expect("a report");
     server.kill();
     let (logs, _listening) = Logs::capture();
-    assert_eq!(store.check().await.expect_err("there is no server").kind(), StoreErrorKind::Unavailable);
+    let error = store.check().await.expect_err("there is no server");
+    assert_eq!(error.kind(), StoreErrorKind::Unavailable);
+    let said = format!("{error:?}");
+    assert!(said.starts_with("the store is unavailable: the server cannot be reached: check that it runs"), "{said}");
     assert_eq!(logs.count("appendonly") + logs.count("maxmemory"), 0, "{:?}", logs.lines());
 }
 

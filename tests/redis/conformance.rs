@@ -11,20 +11,20 @@ use crate::support::servers::redis::{RedisCluster, RedisServer};
 #[tokio::test(flavor = "multi_thread")]
 async fn one_server_conforms() {
     let servers = [RedisServer::start()];
-    conformance::run(&Fixture::new(pool(&servers[0]), &servers, "one").await).await;
+    conformance::store().run(&Fixture::new(pool(&servers[0]), &servers, "one").await).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn old_server_conforms_by_script() {
     let old = OldServer::start().await;
     let (pool, servers) = (pool_of(&old.url()), std::slice::from_ref(&old.server));
-    conformance::run(&Fixture::new(pool, servers, "old").await).await;
+    conformance::store().run(&Fixture::new(pool, servers, "old").await).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn cluster_conforms() {
     let cluster = RedisCluster::start();
-    conformance::run(&Fixture::new(cluster_pool(&cluster), &cluster.nodes[..3], "cluster").await).await;
+    conformance::store().run(&Fixture::new(cluster_pool(&cluster), &cluster.nodes[..3], "cluster").await).await;
 }
 
 /// On connections of their own, with another command behind each, and with repetitions that write again.
@@ -32,7 +32,7 @@ async fn cluster_conforms() {
 async fn server_whose_replica_is_waited_for_conforms() {
     let servers = [RedisServer::start()];
     let replica = RedisServer::replica_of(&servers[0]);
-    conformance::run(&Fixture::new(pool(&servers[0]), &servers, "waiting").await.waiting_for(1)).await;
+    conformance::store().run(&Fixture::new(pool(&servers[0]), &servers, "waiting").await.waiting_for(1)).await;
     assert_ne!(servers[0].command(&["INFO", "commandstats"]).find("cmdstat_wait:"), None);
     drop(replica);
 }

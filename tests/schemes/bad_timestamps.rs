@@ -14,7 +14,7 @@ fn timestamped() -> impl Iterator<Item = (&'static Preset, u64)> {
 }
 
 fn signed_at(preset: &Preset, unix: u64) -> Request<Bytes> {
-    delivery_at(preset, unix).request()
+    delivery_at(preset, unix).request_as()
 }
 
 #[tokio::test]

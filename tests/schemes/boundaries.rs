@@ -69,7 +69,8 @@ async fn unchecked_timestamp_is_no_room_for_a_part_of_the_body() {
         ("zoom", zoom.clone(), zoom, r#"{"event":"meeting.started"}"#),
     ] {
         let endpoint = Endpoint::new(receiving);
-        let genuine: Request<Bytes> = TestSender::new(sending).clock(ManualClock::at_unix(NOW)).deliver(body).request();
+        let genuine: Request<Bytes> =
+            TestSender::new(sending).clock(ManualClock::at_unix(NOW)).deliver(body).request_as();
         endpoint.accepts(genuine.clone(), name).await;
         let timestamp = Preset::named(name).timestamp_header.expect("a header");
         let at = body.find(':').expect("a colon");
@@ -99,7 +100,7 @@ async fn unchecked_timestamp_is_no_room_for_a_part_of_the_id() {
         .clock(ManualClock::at_unix(NOW))
         .deliver(r#"{"type":"thing.done"}"#)
         .id("tenant.msg_1")
-        .request();
+        .request_as();
     endpoint.accepts(genuine.clone(), "as it was signed").await;
     let mut cut = genuine;
     set(&mut cut, "webhook-id", "tenant");
@@ -134,7 +135,7 @@ async fn beginning_of_a_body_does_not_become_the_end_of_the_query() {
         let preset = Preset::named(name);
         let endpoint = Endpoint::new(preset.scheme());
         let sender = TestSender::new(preset.sending()).clock(ManualClock::at_unix(NOW)).uri("/webhooks?portal=1");
-        let genuine: Request<Bytes> = sender.deliver(preset.body).request();
+        let genuine: Request<Bytes> = sender.deliver(preset.body).request_as();
         endpoint.accepts(genuine.clone(), name).await;
         for at in 1..3 {
             let mut cut = genuine.clone();
@@ -232,7 +233,7 @@ async fn colons_in_adyens_fields_make_no_other_event() {
     let preset = Preset::named("adyen");
     let endpoint = Endpoint::new(preset.scheme());
     let body = preset.body.replace("order 1", "order:1");
-    let genuine: Request<Bytes> = TestSender::new(preset.sending()).deliver(body).request();
+    let genuine: Request<Bytes> = TestSender::new(preset.sending()).deliver(body).request_as();
     endpoint.accepts(genuine.clone(), "as it was signed").await;
     let text = String::from_utf8(genuine.body().to_vec()).expect("text");
     // `psp_1::Acme:order:1:1000:…` with the first field up to the second colon.

@@ -207,13 +207,14 @@ async fn closure_can_be_told_how_to_sign() {
                 let tag = secrets.first_active(message.signed_at)?.sign(&[message.body()])?;
                 message.set_header(&HeaderName::from_static(SIGNATURE), &hex::encode(tag))
             });
-    Endpoint::new(scheme.clone()).accepts(TestSender::new(scheme).deliver(BODY).request(), "signed").await;
+    Endpoint::new(scheme.clone()).accepts(TestSender::new(scheme).deliver(BODY).request_as(), "signed").await;
 }
 
 #[test]
 #[should_panic(expected = "only verifies")]
 fn closure_that_was_not_told_cannot_sign() {
-    let _ = TestSender::new(Custom::by_head("acme", secrets(), |_| Ok(Proof::new()))).deliver(BODY).request::<Bytes>();
+    let _ =
+        TestSender::new(Custom::by_head("acme", secrets(), |_| Ok(Proof::new()))).deliver(BODY).request_as::<Bytes>();
 }
 
 /// A panic of a user's closure is theirs; garbage in a request is nobody's reason to panic.

@@ -46,7 +46,7 @@ async fn diagnose(scheme: &impl Scheme, request: Request<Bytes>, suspects: impl 
 /// A delivery of the default scheme that was signed with `signed` for its body and arrives with another one.
 fn arrives(signed: &str, arrived: &str) -> Request<Bytes> {
     let sender = TestSender::new(scheme::timestamped(SECRET).expect("a secret")).clock(ManualClock::at_unix(NOW));
-    sender.deliver(signed.to_owned()).request::<Bytes>().map(|_| arrived.to_owned().into())
+    sender.deliver(signed.to_owned()).request_as::<Bytes>().map(|_| arrived.to_owned().into())
 }
 
 async fn why_altered(signed: &str, arrived: &str) -> String {
@@ -59,7 +59,7 @@ async fn why_altered(signed: &str, arrived: &str) -> String {
 #[tokio::test]
 async fn delivery_that_verifies_needs_no_explanation() {
     for preset in PRESETS {
-        let diagnosis = diagnose(&preset.scheme(), delivery(preset).request(), OTHER).await;
+        let diagnosis = diagnose(&preset.scheme(), delivery(preset).request_as(), OTHER).await;
         assert!(diagnosis.verifies() && diagnosis.findings().is_empty(), "{}: {diagnosis}", preset.name);
         assert_eq!(diagnosis.to_string(), "the delivery verifies");
     }
@@ -70,7 +70,7 @@ async fn every_preset_names_the_suspect_that_signed() {
     for preset in PRESETS {
         let scheme = preset.under(other_secret(preset));
         let suspects = [Suspect::new("another mode"), Suspect::new(preset.secret()).label("the test mode")];
-        let request = delivery(preset).request();
+        let request = delivery(preset).request_as();
         let diagnosis = diagnose(&scheme, request.clone(), suspects).await;
         let [Finding::OtherSecret { label, .. }] = diagnosis.findings() else { panic!("{}: {diagnosis}", preset.name) };
         assert_eq!(label.as_deref(), Some("the test mode"), "{}", preset.name);
@@ -85,10 +85,10 @@ async fn plaids_jwt_is_diagnosed_too() {
     let sender = TestSender::new(named("plaid", P256_PRIVATE)).clock(ManualClock::at_unix(NOW));
     let event = sender.deliver(r#"{"webhook_code":"ERROR"}"#);
     let right = named("plaid", P256_PUBLIC);
-    assert!(diagnose(&right, event.request(), Suspects::none()).await.verifies());
-    let swapped = diagnose(&named("plaid", OTHER_P256), event.request(), P256_PUBLIC).await;
+    assert!(diagnose(&right, event.request_as(), Suspects::none()).await.verifies());
+    let swapped = diagnose(&named("plaid", OTHER_P256), event.request_as(), P256_PUBLIC).await;
     assert!(matches!(swapped.findings(), [Finding::OtherSecret { .. }]), "{swapped}");
-    let altered = event.request::<Bytes>().map(|_| r#"{"webhook_code": "ERROR"}"#.into());
+    let altered = event.request_as::<Bytes>().map(|_| r#"{"webhook_code": "ERROR"}"#.into());
     let altered = diagnose(&right, altered, Suspects::none()).await;
     assert!(matches!(altered.findings(), [Finding::AlteredBody { .. }]), "{altered}");
 }
@@ -97,7 +97,7 @@ async fn plaids_jwt_is_diagnosed_too() {
 #[tokio::test]
 async fn diagnosis_holds_nothing_private() {
     for preset in PRESETS {
-        let mut right = delivery(preset).request::<Bytes>();
+        let mut right = delivery(preset).request_as::<Bytes>();
         let body = String::from_utf8(right.body().to_vec()).expect("text");
         let signature = preset.header.map(|name| right.headers()[name].to_str().expect("text").to_owned());
         let other = other_secret(preset);
@@ -121,16 +121,16 @@ async fn timestamps_outside_of_the_tolerance_are_told_from_forged_ones() {
         let Some(tolerance) = preset.tolerance else { continue };
         timestamped += 1;
         let (late, early) = (delivery_at(preset, NOW - tolerance - 100), delivery_at(preset, NOW + tolerance + 100));
-        let diagnosis = diagnose(&preset.scheme(), late.request(), Suspects::none()).await;
+        let diagnosis = diagnose(&preset.scheme(), late.request_as(), Suspects::none()).await;
         let [Finding::Late { seconds: 100, genuine: Some(true), .. }] = diagnosis.findings() else {
             panic!("{}: {diagnosis}", preset.name)
         };
         assert!(diagnosis.to_string().contains("too old, by 100 s"), "{diagnosis}");
-        let diagnosis = diagnose(&preset.scheme(), early.request(), Suspects::none()).await;
+        let diagnosis = diagnose(&preset.scheme(), early.request_as(), Suspects::none()).await;
         let [Finding::Early { seconds: 100, genuine: Some(true), .. }] = diagnosis.findings() else {
             panic!("{}: {diagnosis}", preset.name)
         };
-        let swapped = diagnose(&preset.under(other_secret(preset)), late.request(), preset.secret()).await;
+        let swapped = diagnose(&preset.under(other_secret(preset)), late.request_as(), preset.secret()).await;
         let found = swapped.findings();
         assert!(
             matches!(found, [Finding::Late { genuine: Some(false), .. }, Finding::OtherSecret { .. }]),
@@ -150,7 +150,7 @@ async fn slips_of_a_secret_are_named() {
         (format!("whsec_{SECRET}"), SecretSlip::Prefix),
     ] {
         let scheme = scheme::github(OTHER).expect("a secret");
-        let diagnosis = diagnose(&scheme, delivery(&Preset::named("github")).request(), text.clone()).await;
+        let diagnosis = diagnose(&scheme, delivery(&Preset::named("github")).request_as(), text.clone()).await;
         let [Finding::MisspeltSecret { slip, label: None, .. }] = diagnosis.findings() else {
             panic!("{text:?}: {diagnosis}")
         };
@@ -186,7 +186,7 @@ async fn secret_that_only_one_side_decodes_is_named() {
 async fn expired_secret_is_named() {
     let old = Secret::new(SECRET).expect("a secret").label("2025").expires_at(at(NOW - 1));
     let scheme = scheme::github([old.clone(), Secret::new(OTHER).expect("a secret")]).expect("secrets");
-    let request = || delivery(&Preset::named("github")).request();
+    let request = || delivery(&Preset::named("github")).request_as();
     let diagnosis = diagnose(&scheme, request(), Suspects::none()).await;
     let [Finding::ExpiredSecret { label, .. }] = diagnosis.findings() else { panic!("{diagnosis}") };
     assert_eq!(&**label, "2025");

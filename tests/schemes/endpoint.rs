@@ -118,7 +118,7 @@ pub(crate) fn delivery_at(preset: &Preset, unix: u64) -> TestDelivery {
 
 /// The preset's own delivery as a request.
 pub(crate) fn request(preset: &Preset) -> Request<Bytes> {
-    delivery(preset).request()
+    delivery(preset).request_as()
 }
 
 /// A request without a signature, but with all else that the preset's sender adds.

@@ -35,11 +35,11 @@ async fn posted_handshake_is_verified_before_it_is_answered() {
     for (name, body) in POSTED {
         let endpoint = Endpoint::preset(name);
         let signed = posted(name, *body);
-        assert_eq!(endpoint.send(signed.request()).await.outcome, Some(Outcome::Handshake), "{name}: {body}");
+        assert_eq!(endpoint.send(signed.request_as()).await.outcome, Some(Outcome::Handshake), "{name}: {body}");
         let mut bare = unsigned(&Preset::named(name));
         *bare.body_mut() = Bytes::from_static(body.as_bytes());
         assert_eq!(endpoint.refuses(bare, 401, name).await, MissingSignature, "{name}");
-        assert_eq!(endpoint.refuses(signed.tampered().request(), 401, name).await, SignatureMismatch, "{name}");
+        assert_eq!(endpoint.refuses(signed.tampered().request_as(), 401, name).await, SignatureMismatch, "{name}");
     }
 }
 
@@ -48,7 +48,7 @@ async fn stale_handshake_is_refused() {
     for (name, age) in [("slack", 301), ("zoom", 301), ("discord", 3601)] {
         for (_, body) in POSTED.iter().filter(|(own, _)| *own == name) {
             let old = posted(name, *body).aged(Duration::from_secs(age));
-            assert_eq!(Endpoint::preset(name).refuses(old.request(), 401, name).await, Stale, "{name}");
+            assert_eq!(Endpoint::preset(name).refuses(old.request_as(), 401, name).await, Stale, "{name}");
         }
     }
 }
@@ -58,7 +58,7 @@ async fn handshake_under_another_secret_is_refused() {
     for (name, body) in POSTED.iter().filter(|(name, _)| *name != "discord") {
         let other =
             TestSender::new(crate::schemes::preset::named(name, "another secret")).clock(ManualClock::at_unix(NOW));
-        Endpoint::preset(name).refuses(other.deliver(*body).request(), 401, name).await;
+        Endpoint::preset(name).refuses(other.deliver(*body).request_as(), 401, name).await;
     }
 }
 
@@ -101,7 +101,7 @@ async fn zoom_signs_plain_words_only() {
     ] {
         let body = format!(r#"{{"event":"endpoint.url_validation","payload":{{"plainToken":"{token}"}}}}"#);
         let endpoint = Endpoint::preset("zoom");
-        let answer = endpoint.send(posted("zoom", body).request()).await;
+        let answer = endpoint.send(posted("zoom", body).request_as()).await;
         assert_eq!(answer.outcome, Some(Outcome::Completed), "{token}: an event like any other");
         assert!(answer.body.is_empty(), "{token}: {:?}", answer.body);
     }
@@ -113,7 +113,7 @@ async fn zooms_answers_are_no_signatures_of_deliveries() {
     let endpoint = Endpoint::preset("zoom");
     for token in ["v0", "1700000000", "v01700000000", "v0_1700000000_", "v0-1700000000-", &"a".repeat(256)] {
         let body = format!(r#"{{"event":"endpoint.url_validation","payload":{{"plainToken":"{token}"}}}}"#);
-        let answer = endpoint.send(posted("zoom", body).request()).await;
+        let answer = endpoint.send(posted("zoom", body).request_as()).await;
         let answered: serde_json::Value = serde_json::from_slice(&answer.body).expect("json");
         let mac = answered["encryptedToken"].as_str().expect("a mac");
         assert_eq!(mac, hex::encode(hmac_sha256(SECRET.as_bytes(), token.as_bytes())));
@@ -129,7 +129,7 @@ async fn zooms_answers_are_no_signatures_of_deliveries() {
 #[tokio::test]
 async fn escapes_that_spell_a_plain_word_are_the_word() {
     let body = r#"{"event":"endpoint.url_valid\u0061tion","payload":{"plainToken":"w\u006frd"}}"#;
-    let answer = Endpoint::preset("zoom").send(posted("zoom", body).request()).await;
+    let answer = Endpoint::preset("zoom").send(posted("zoom", body).request_as()).await;
     let mac = hex::encode(hmac_sha256(SECRET.as_bytes(), b"word"));
     assert_eq!(answer.body, format!(r#"{{"plainToken":"word","encryptedToken":"{mac}"}}"#));
 }
@@ -141,7 +141,7 @@ async fn slack_echoes_plain_words_only() {
         ["", " ", "two words", "<script>alert(1)</script>", r"a\r\nset-cookie: x=1", r"\u003cb\u003e", "é", &long]
     {
         let body = format!(r#"{{"type":"url_verification","challenge":"{challenge}"}}"#);
-        let answer = Endpoint::preset("slack").send(posted("slack", body).request()).await;
+        let answer = Endpoint::preset("slack").send(posted("slack", body).request_as()).await;
         assert_eq!(answer.outcome, Some(Outcome::Completed), "{challenge}: an event like any other");
         assert!(answer.body.is_empty(), "{challenge}");
     }

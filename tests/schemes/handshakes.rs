@@ -64,7 +64,7 @@ impl Handshake {
         let uri = self.request.query.as_ref().map_or("/webhooks".to_owned(), |query| format!("/webhooks?{query}"));
         if self.signed && self.request.headers.is_empty() {
             let sender = TestSender::new(sending).clock(ManualClock::at_unix(NOW)).uri(&uri);
-            return sender.deliver(self.request.body.clone()).request();
+            return sender.deliver(self.request.body.clone()).request_as();
         }
         let mut request = Request::builder().method(&*self.request.method).uri(uri);
         for (name, value) in &self.request.headers {
@@ -136,9 +136,9 @@ async fn xeros_intent_to_receive_is_200_if_signed_rightly() {
     let body = r#"{"events":[],"firstEventSequence":0,"lastEventSequence":0,"entropy":"S0m3r4Nd0mt3xt"}"#;
     let sender = TestSender::new(Preset::named("xero").sending());
     let endpoint = Endpoint::preset("xero");
-    let answer = endpoint.send(sender.deliver(body).request()).await;
+    let answer = endpoint.send(sender.deliver(body).request_as()).await;
     assert_eq!((answer.status.as_u16(), answer.body.len(), answer.outcome), (200, 0, Some(Outcome::Handshake)));
-    endpoint.refuses(sender.deliver(body).tampered().request(), 401, "wrongly signed").await;
+    endpoint.refuses(sender.deliver(body).tampered().request_as(), 401, "wrongly signed").await;
     assert_eq!(endpoint.runs(), 0);
 }
 
@@ -192,12 +192,12 @@ async fn handshake_of_another_provider_is_an_ordinary_event() {
         for name in ["stripe", "standard-webhooks", "vercel", "github"] {
             let preset = Preset::named(name);
             let sender = TestSender::new(preset.sending()).clock(ManualClock::at_unix(NOW));
-            Endpoint::preset(name).accepts(sender.deliver(body).request(), &format!("{name}: {body}")).await;
+            Endpoint::preset(name).accepts(sender.deliver(body).request_as(), &format!("{name}: {body}")).await;
         }
     }
     for (name, body) in [("zoom", slack), ("slack", zoom), ("slack", ping), ("zoom", xero), ("slack", intercom)] {
         let sender = TestSender::new(Preset::named(name).sending()).clock(ManualClock::at_unix(NOW));
-        Endpoint::preset(name).accepts(sender.deliver(body).request(), &format!("{name}: {body}")).await;
+        Endpoint::preset(name).accepts(sender.deliver(body).request_as(), &format!("{name}: {body}")).await;
     }
 }
 
@@ -227,7 +227,7 @@ async fn events_that_resemble_a_handshake_reach_the_handler() {
         ("intercom", r#"{"id":"1","type":"ping"}"#),
     ] {
         let sender = TestSender::new(Preset::named(name).sending()).clock(ManualClock::at_unix(NOW));
-        Endpoint::preset(name).accepts(sender.deliver(body).request(), &format!("{name}: {body}")).await;
+        Endpoint::preset(name).accepts(sender.deliver(body).request_as(), &format!("{name}: {body}")).await;
     }
 }
 
@@ -241,7 +241,7 @@ async fn handshake_with_a_repeated_key_is_no_handshake() {
         ("xero", r#"{"events":[],"events":[{}]}"#),
     ] {
         let sender = TestSender::new(Preset::named(name).sending()).clock(ManualClock::at_unix(NOW));
-        let answer = Endpoint::preset(name).send(sender.deliver(body).request()).await;
+        let answer = Endpoint::preset(name).send(sender.deliver(body).request_as()).await;
         assert_ne!(answer.outcome, Some(Outcome::Handshake), "{name}");
         assert!(answer.body.is_empty(), "{name}: nothing is echoed");
     }

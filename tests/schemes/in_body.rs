@@ -253,5 +253,5 @@ async fn gitlabs_token_covers_no_byte_of_the_body() {
 #[test]
 #[should_panic(expected = "notificationItems")]
 fn adyen_signs_nothing_but_items() {
-    let _ = TestSender::new(Preset::named("adyen").sending()).deliver("{}").request::<Bytes>();
+    let _ = TestSender::new(Preset::named("adyen").sending()).deliver("{}").request_as::<Bytes>();
 }

@@ -133,7 +133,7 @@ fn wanted(preset: &Preset) -> Vec<&'static str> {
 #[tokio::test]
 async fn handler_of_every_preset_sees_behind_an_inbox_what_it_sees_inline() {
     for preset in PRESETS {
-        let mut request: Request<Bytes> = delivery(preset).request();
+        let mut request: Request<Bytes> = delivery(preset).request_as();
         for name in preset.headers.iter().chain(&["traceparent"]) {
             if !request.headers().contains_key(*name) {
                 set(&mut request, name, format!("value of {name}"));
@@ -174,7 +174,7 @@ async fn tokens_and_signatures_with_the_providers_prefix_are_not_kept() {
         ("sendgrid", &["x-twilio-email-event-webhook-signature", "x-twilio-signature"]),
     ] {
         let preset = Preset::named(name);
-        let mut request: Request<Bytes> = delivery(&preset).request();
+        let mut request: Request<Bytes> = delivery(&preset).request_as();
         for header in headers {
             if !request.headers().contains_key(*header) {
                 set(&mut request, header, "hush");
@@ -189,7 +189,7 @@ async fn tokens_and_signatures_with_the_providers_prefix_are_not_kept() {
 #[tokio::test]
 async fn query_is_kept_without_credentials_unless_they_are_chosen() {
     let preset = Preset::named("github");
-    let mut request: Request<Bytes> = delivery(&preset).request();
+    let mut request: Request<Bytes> = delivery(&preset).request_as();
     *request.uri_mut() = "/webhooks?tenant=acme&auth_token=hush&key=1&%74oken=hush".parse().expect("a uri");
     let (inline, worker, head) = both_ways(preset.scheme(), &request, |layer| layer).await;
     assert_eq!(inline.uri, *request.uri());
@@ -203,7 +203,7 @@ async fn query_is_kept_without_credentials_unless_they_are_chosen() {
 #[tokio::test]
 async fn more_headers_are_kept_by_choice() {
     let preset = Preset::named("github");
-    let mut request: Request<Bytes> = delivery(&preset).request();
+    let mut request: Request<Bytes> = delivery(&preset).request_as();
     for (name, value) in [("x-forwarded-for", "10.0.0.1"), ("x-auth", "hush"), ("baggage", "a=b")] {
         set(&mut request, name, value);
     }
@@ -235,7 +235,7 @@ fn text_that_names_no_header_cannot_be_kept() {
 /// A delivery of the scheme's own making, with some headers beside it.
 fn delivered(scheme: impl Scheme) -> Request<Bytes> {
     let sender = TestSender::new(scheme).clock(ManualClock::at_unix(NOW));
-    let mut request: Request<Bytes> = sender.deliver(r#"{"id":"evt_1"}"#).id("evt_1").event_type("done").request();
+    let mut request: Request<Bytes> = sender.deliver(r#"{"id":"evt_1"}"#).id("evt_1").event_type("done").request_as();
     for name in ["x-acme-topic", "x-acme-token", "x-other"] {
         set(&mut request, name, "any");
     }

@@ -49,12 +49,12 @@ fn with_part(index: usize, text: impl AsRef<[u8]>) -> Request<Bytes> {
 }
 
 fn jwt() -> String {
-    delivery().request::<Bytes>().headers()[HEADER].to_str().expect("text").to_owned()
+    delivery().request_as::<Bytes>().headers()[HEADER].to_str().expect("text").to_owned()
 }
 
 /// The request with another text in the JWT's place.
 fn with_jwt(jwt: &str) -> Request<Bytes> {
-    let mut request = delivery().request::<Bytes>();
+    let mut request = delivery().request_as::<Bytes>();
     request.headers_mut().insert(HEADER, jwt.parse().expect("a header"));
     request
 }
@@ -68,14 +68,14 @@ async fn jwt_is_verified_with_the_key_that_it_names() {
         async move { Ok((key_id == "test").then(|| Secret::new(JWK)).transpose()?) }
     }))
     .expect("a lookup");
-    assert!(judge(&scheme, delivery().request()).await.is_ok());
-    assert!(judge(&scheme, delivery().request()).await.is_ok());
+    assert!(judge(&scheme, delivery().request_as()).await.is_ok());
+    assert!(judge(&scheme, delivery().request_as()).await.is_ok());
     assert_eq!(lookups.load(Ordering::Relaxed), 1, "keys are cached");
 
     let other = with_part(0, r#"{"alg":"ES256","kid":"other"}"#);
     assert_eq!(refused(judge(&scheme, other).await), RejectionKind::UnknownTenant);
     assert_eq!(lookups.load(Ordering::Relaxed), 2);
-    let stale = delivery().aged(Duration::from_secs(301)).request();
+    let stale = delivery().aged(Duration::from_secs(301)).request_as();
     assert_eq!(refused(judge(&scheme, stale).await), RejectionKind::Stale);
     assert_eq!(lookups.load(Ordering::Relaxed), 2, "what the head alone refuses costs no lookup");
 }
@@ -96,7 +96,7 @@ async fn forged_jwts_look_up_no_more_keys_at_once_than_allowed() {
         }
     });
     let scheme = Arc::new(plaid(keys).expect("a lookup"));
-    let (genuine, jwt) = (delivery().request::<Bytes>(), jwt());
+    let (genuine, jwt) = (delivery().request_as::<Bytes>(), jwt());
     let (_, rest) = jwt.split_once('.').expect("three parts");
     let mut forgers = tokio::task::JoinSet::new();
     for n in 0..5_000 {
@@ -118,7 +118,7 @@ fn retries_go_on_for_a_day() {
 
 #[tokio::test]
 async fn body_is_covered_by_its_digest() {
-    let (parts, body) = delivery().request::<Bytes>().into_parts();
+    let (parts, body) = delivery().request_as::<Bytes>().into_parts();
     let (scheme, now) = (plaid(JWK).expect("a public key"), UNIX_EPOCH + Duration::from_secs(NOW));
     assert!(verify(&scheme, &Head::new(&parts, now), &body).await.expect("genuine").covers_body());
 }
@@ -133,7 +133,7 @@ async fn key_id_is_no_tenant() {
     let layer = WebhookLayer::new(plaid(keys).expect("a lookup"), MemoryStore::new()).clock(clock());
     let on_event = |event: WebhookEvent| async move { assert_eq!(event.tenant(), None) };
     let app: Router = Router::new().route("/webhooks", post(on_event)).layer(layer);
-    assert_eq!(app.oneshot(delivery().request::<Body>()).await.expect("an answer").status(), 200);
+    assert_eq!(app.oneshot(delivery().request_as::<Body>()).await.expect("an answer").status(), 200);
 }
 
 /// The JWT is a proof that could be replayed for five minutes.
@@ -146,7 +146,7 @@ async fn inbox_does_not_keep_the_jwt() {
 
     let inbox = MemoryStore::new();
     let layer = WebhookLayer::inbox(plaid(JWK).expect("a public key"), inbox.clone()).clock(clock());
-    let request = delivery().request::<Body>();
+    let request = delivery().request_as::<Body>();
     let jwt = request.headers()[HEADER].to_str().expect("text").to_owned();
     let app: Router = Router::new().fallback(|| async {}).layer(layer);
     assert_eq!(app.oneshot(request).await.expect("an answer").status(), 200);
@@ -158,8 +158,8 @@ async fn inbox_does_not_keep_the_jwt() {
 #[tokio::test]
 async fn changed_bodies_claims_and_signatures_are_refused() {
     let scheme = plaid(JWK).expect("a public key");
-    assert!(judge(&scheme, delivery().request()).await.is_ok());
-    assert_eq!(refused(judge(&scheme, delivery().tampered().request()).await), RejectionKind::SignatureMismatch);
+    assert!(judge(&scheme, delivery().request_as()).await.is_ok());
+    assert_eq!(refused(judge(&scheme, delivery().tampered().request_as()).await), RejectionKind::SignatureMismatch);
 
     let digest = "0".repeat(64);
     let claims = format!(r#"{{"iat":1700000000,"request_body_sha256":"{digest}"}}"#);
@@ -208,7 +208,7 @@ async fn der_signature_of_a_jwt_is_refused() {
 
 #[tokio::test]
 async fn repeated_header_is_refused_even_if_both_are_equal() {
-    let mut twice = delivery().request::<Bytes>();
+    let mut twice = delivery().request_as::<Bytes>();
     twice.headers_mut().append(HEADER, jwt().parse().expect("a header"));
     assert_eq!(refused(judge(&plaid(JWK).expect("a key"), twice).await), RejectionKind::RepeatedSignature);
 }
@@ -218,7 +218,7 @@ async fn jwt_is_accepted_for_five_minutes_both_ways() {
     let scheme = plaid(JWK).expect("a public key");
     let issued = |at: u64| {
         let sender = TestSender::new(plaid(PRIVATE).expect("a private key")).clock(ManualClock::at_unix(at));
-        sender.deliver(BODY).request::<Bytes>()
+        sender.deliver(BODY).request_as::<Bytes>()
     };
     for at in [NOW - 300, NOW + 300] {
         assert!(judge(&scheme, issued(at)).await.is_ok(), "{at}");
@@ -234,7 +234,7 @@ async fn jwt_signed_with_another_key_than_it_names_is_refused() {
     let other = r#"{"crv":"P-256","kid":"test","kty":"EC",
         "x":"4l8Zqsh1zWp01VcLF_zhdUccpAD-KIGzPOSVNq26UPo","y":"XaR_DPfaP3XFPxzP-6--2Rc5zmfJ2PX4c8EoWPa_q94"}"#;
     let scheme = plaid(plaid_keys(move |_| async move { Ok(Some(Secret::new(other)?)) })).expect("a lookup");
-    assert_eq!(refused(judge(&scheme, delivery().request()).await), RejectionKind::SignatureMismatch);
+    assert_eq!(refused(judge(&scheme, delivery().request_as()).await), RejectionKind::SignatureMismatch);
     let nameless = with_part(0, r#"{"alg":"ES256"}"#);
     assert_eq!(refused(judge(&scheme, nameless).await), RejectionKind::UnknownTenant);
 }
@@ -259,14 +259,14 @@ async fn only_es256_counts() {
 #[tokio::test]
 async fn replayed_jwt_has_the_same_id_and_a_new_one_another() {
     let scheme = plaid(JWK).expect("a public key");
-    let (first, again) = (delivery().request::<Bytes>(), delivery().request::<Bytes>());
+    let (first, again) = (delivery().request_as::<Bytes>(), delivery().request_as::<Bytes>());
     let first = judge(&scheme, first).await.expect("genuine");
     assert_eq!(
         first,
         judge(&scheme, again).await.expect("genuine"),
         "the numbers of a signature are not part of the id"
     );
-    let later = delivery().aged(Duration::from_secs(1)).request();
+    let later = delivery().aged(Duration::from_secs(1)).request_as();
     assert_ne!(first, judge(&scheme, later).await.expect("genuine"));
 }
 

@@ -10,14 +10,14 @@ use crate::schemes::preset::{PRESETS, Preset, SECRET};
 use crate::support::NOW;
 
 fn tampered(preset: &Preset) -> Request<Bytes> {
-    delivery(preset).tampered().request()
+    delivery(preset).tampered().request_as()
 }
 
 /// A delivery that is refused after its signature has been checked.
 fn wrongly_signed(preset: &Preset) -> Request<Bytes> {
     match preset.name {
         // Their bodies are not covered, or are read first: break what is signed.
-        "gitlab" => delivery(preset).header("x-gitlab-token", "wrong").request(),
+        "gitlab" => delivery(preset).header("x-gitlab-token", "wrong").request_as(),
         "adyen" | "linear" | "mailgun" => {
             let mut request = request(preset);
             let body = String::from_utf8(request.body().to_vec()).expect("text");
@@ -72,7 +72,7 @@ async fn refusal_status_goes_before_the_schemes() {
         endpoint.refuses(unsigned(preset), 404, preset.name).await;
         endpoint.refuses(wrongly_signed(preset), 404, preset.name).await;
         if preset.tolerance.is_some() {
-            let stale = crate::schemes::endpoint::delivery_at(preset, NOW / 2).request();
+            let stale = crate::schemes::endpoint::delivery_at(preset, NOW / 2).request_as();
             assert_eq!(endpoint.refuses(stale, 404, preset.name).await, RejectionKind::Stale);
         }
         endpoint.accepts(request(preset), preset.name).await;
@@ -87,9 +87,9 @@ async fn refusal_status_is_of_failed_verifications_only() {
     });
     let sender = tower_webhook::testing::TestSender::new(scheme::stripe(SECRET).unwrap())
         .clock(tower_webhook::testing::ManualClock::at_unix(NOW));
-    endpoint.refused(sender.deliver("{}").request(), 400, "no id").await;
-    endpoint.refused(sender.deliver(vec![b' '; 201]).request(), 413, "too large").await;
-    endpoint.refused(sender.deliver("{}").header("content-encoding", "gzip").request(), 415, "encoded").await;
+    endpoint.refused(sender.deliver("{}").request_as(), 400, "no id").await;
+    endpoint.refused(sender.deliver(vec![b' '; 201]).request_as(), 413, "too large").await;
+    endpoint.refused(sender.deliver("{}").header("content-encoding", "gzip").request_as(), 415, "encoded").await;
     endpoint.refused(Request::get("/").body(Bytes::new()).unwrap(), 405, "another method").await;
 }
 
@@ -131,7 +131,7 @@ async fn forged_deliveries_cannot_tell_which_check_they_failed() {
         crate::schemes::endpoint::set(&mut malformed, preset.header.expect("a header"), "\u{7e}");
         let mut answers = vec![endpoint.send(malformed).await, endpoint.send(wrongly_signed(preset)).await];
         if preset.tolerance.is_some() {
-            answers.push(endpoint.send(crate::schemes::endpoint::delivery_at(preset, NOW / 2).request()).await);
+            answers.push(endpoint.send(crate::schemes::endpoint::delivery_at(preset, NOW / 2).request_as()).await);
         }
         let [first, others @ ..] = &answers[..] else { unreachable!() };
         for other in others {

@@ -25,8 +25,8 @@ fn replayed() -> Outcome {
 fn sent(preset: &Preset, id: &str, event_type: &str) -> Request<Bytes> {
     let delivery = delivery(preset).id(id);
     match preset.event_type {
-        EventType::Header(_) => delivery.event_type(event_type).request(),
-        _ => delivery.request(),
+        EventType::Header(_) => delivery.event_type(event_type).request_as(),
+        _ => delivery.request_as(),
     }
 }
 

@@ -56,10 +56,10 @@ async fn every_preset_runs_its_providers_delivery_once() {
     for preset in PRESETS {
         let endpoint = Endpoint::new(preset.scheme());
         let delivery = delivery(preset);
-        let sent = delivery.request();
+        let sent = delivery.request_as();
         let event = endpoint.accepts(sent.clone(), preset.name).await;
         assert_facts(preset, &sent, &event);
-        let again = endpoint.send(delivery.request()).await;
+        let again = endpoint.send(delivery.request_as()).await;
         assert!(again.status.is_success(), "{}", preset.name);
         let (outcome, runs) = match preset.id {
             Id::None => (Outcome::Completed, 2),
@@ -88,9 +88,9 @@ async fn retry_signed_later_is_the_same_event() {
     let later = Duration::from_secs(3600);
     for preset in PRESETS.iter().filter(|preset| !matches!(preset.id, Id::None)) {
         let endpoint = Endpoint::new(preset.scheme());
-        endpoint.accepts(delivery(preset).request(), preset.name).await;
+        endpoint.accepts(delivery(preset).request_as(), preset.name).await;
         endpoint.clock.advance(later);
-        let retry = delivery_at(preset, NOW + later.as_secs()).request::<Bytes>();
+        let retry = delivery_at(preset, NOW + later.as_secs()).request_as::<Bytes>();
         let answer = endpoint.send(retry).await;
         assert_eq!(answer.outcome, Some(Outcome::Duplicate), "{}", preset.name);
     }
@@ -102,7 +102,7 @@ async fn without_their_unsigned_header_gitlab_and_twilio_run_at_every_delivery()
         let preset = Preset::named(name);
         let endpoint = Endpoint::new(preset.scheme());
         for _ in 0..2 {
-            let mut sent: Request<Bytes> = delivery(&preset).request();
+            let mut sent: Request<Bytes> = delivery(&preset).request_as();
             sent.headers_mut().remove(header).expect("the kit sends it");
             let event = endpoint.accepts(sent, name).await;
             assert!(!event.is_deduplicated() && !event.id_is_authenticated(), "{name}");
@@ -116,7 +116,7 @@ async fn without_their_unsigned_header_gitlab_and_twilio_run_at_every_delivery()
 async fn other_unsigned_ids_are_demanded() {
     for preset in PRESETS.iter().filter(|preset| OPTIONAL_IDS.iter().all(|(name, _)| *name != preset.name)) {
         let (Id::Unsigned(header) | Id::UnsignedWithType(header)) = preset.id else { continue };
-        let mut sent: Request<Bytes> = delivery(preset).request();
+        let mut sent: Request<Bytes> = delivery(preset).request_as();
         sent.headers_mut().remove(header).expect("the kit sends it");
         // Genuine, but of no use: this is no failed verification, so it is no 401.
         Endpoint::new(preset.scheme()).refused(sent, 400, preset.name).await;
@@ -138,9 +138,9 @@ async fn slack_commands_and_interactions_are_known_by_their_trigger() {
         ("payload=%7B%22type%22%3A%22view_closed%22%7D", None, Some("view_closed")),
     ] {
         let endpoint = Endpoint::new(preset.scheme());
-        let event = endpoint.accepts(sender.deliver(body).form().request(), body).await;
+        let event = endpoint.accepts(sender.deliver(body).form().request_as(), body).await;
         assert_eq!((event.is_deduplicated().then(|| event.id()), event.event_type()), (id, event_type));
-        let again = endpoint.send(sender.deliver(body).form().request()).await.outcome;
+        let again = endpoint.send(sender.deliver(body).form().request_as()).await.outcome;
         assert_eq!(again, Some(if id.is_some() { Outcome::Duplicate } else { Outcome::Completed }), "{body}");
     }
 }
@@ -154,7 +154,7 @@ async fn shopify_tells_two_topics_of_one_id_apart() {
         ("orders/updated", Outcome::Completed),
         ("orders/paid", Outcome::Duplicate),
     ] {
-        let sent = delivery(&preset).event_type(topic).request();
+        let sent = delivery(&preset).event_type(topic).request_as();
         assert_eq!(endpoint.send(sent).await.outcome, Some(outcome), "{topic}");
     }
 }
@@ -165,7 +165,7 @@ async fn shopify_events_are_known_by_their_event_id_only_without_a_webhook_id() 
     let preset = Preset::named("shopify");
     let sent = |topic: &str, webhook_id: Option<&str>| {
         let mut sent: Request<Bytes> =
-            delivery(&preset).event_type(topic).header("x-shopify-event-id", "evt").request();
+            delivery(&preset).event_type(topic).header("x-shopify-event-id", "evt").request_as();
         sent.headers_mut().remove("shopify-webhook-id").expect("the kit sends it");
         webhook_id.into_iter().for_each(|id| set(&mut sent, "x-shopify-webhook-id", id));
         sent
@@ -187,7 +187,7 @@ async fn shopify_events_are_known_by_their_event_id_only_without_a_webhook_id() 
 #[tokio::test]
 async fn shopify_and_svix_senders_may_use_either_family_of_headers() {
     let renamed = |name: &str, from: &str, to: &str| {
-        let mut sent: Request<Bytes> = delivery(&Preset::named(name)).request();
+        let mut sent: Request<Bytes> = delivery(&Preset::named(name)).request_as();
         let names: Vec<_> = sent.headers().keys().filter(|name| name.as_str().starts_with(from)).cloned().collect();
         for name in names {
             let value = sent.headers_mut().remove(&name).expect("it is there");
@@ -198,7 +198,7 @@ async fn shopify_and_svix_senders_may_use_either_family_of_headers() {
     for (name, from, to) in [("shopify", "shopify-", "x-shopify-"), ("svix", "svix-", "webhook-")] {
         let endpoint = Endpoint::preset(name);
         endpoint.accepts(renamed(name, from, to), name).await;
-        let first = endpoint.send(delivery(&Preset::named(name)).request()).await;
+        let first = endpoint.send(delivery(&Preset::named(name)).request_as()).await;
         assert_eq!(first.outcome, Some(Outcome::Duplicate), "{name}: the same event in the other family");
     }
 }

@@ -76,7 +76,7 @@ async fn both_kinds_of_keys_verify_side_by_side() {
         ("by the second", vec![private_key()], "2"),
         ("by both", vec![private_key(), HMAC.to_owned()], "1"),
     ] {
-        let request: Request<Bytes> = sent_by(secrets.clone()).request();
+        let request: Request<Bytes> = sent_by(secrets.clone()).request_as();
         assert_eq!(header(&request, "webhook-signature").split(' ').count(), secrets.len(), "{what}");
         assert_eq!(both().accepts(request, what).await.secret_label(), label, "{what}");
     }
@@ -87,8 +87,8 @@ async fn key_of_one_kind_is_rotated_to_the_other_without_a_gap() {
     let scheme = scheme::standard_webhooks(HMAC).expect("a secret");
     let secrets = scheme.secrets().clone();
     let endpoint = Endpoint::new(scheme);
-    let by_hmac = || sent_by(vec![HMAC.to_owned()]).request::<Bytes>();
-    let by_private = || sent_by(vec![private_key()]).id("delivery-2").request::<Bytes>();
+    let by_hmac = || sent_by(vec![HMAC.to_owned()]).request_as::<Bytes>();
+    let by_private = || sent_by(vec![private_key()]).id("delivery-2").request_as::<Bytes>();
     endpoint.accepts(by_hmac(), "before").await;
     assert_eq!(endpoint.refuses(by_private(), 401, "before").await, SignatureMismatch);
     secrets.replace([HMAC.to_owned(), public_key()]).expect("both");

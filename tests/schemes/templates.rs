@@ -29,7 +29,7 @@ fn error(builder: TemplateBuilder, what: &str) -> String {
 }
 
 fn delivered(scheme: Template) -> Request<Bytes> {
-    TestSender::new(scheme).clock(ManualClock::at_unix(NOW)).deliver(BODY).request()
+    TestSender::new(scheme).clock(ManualClock::at_unix(NOW)).deliver(BODY).request_as()
 }
 
 #[test]

@@ -162,8 +162,8 @@ async fn method_is_signed_where_hubspot_signs_it() {
             layer.methods([Method::POST, Method::PUT]).expect("methods")
         });
         let sender = TestSender::new(scheme_at(name, "https://hooks.example.com/in")).clock(ManualClock::at_unix(NOW));
-        endpoint.accepts(sender.deliver("[1]").method(Method::PUT).request(), name).await;
-        let mut changed: Request<Bytes> = sender.deliver("[2]").request();
+        endpoint.accepts(sender.deliver("[1]").method(Method::PUT).request_as(), name).await;
+        let mut changed: Request<Bytes> = sender.deliver("[2]").request_as();
         *changed.method_mut() = Method::PUT;
         endpoint.refuses(changed, 401, name).await;
     }

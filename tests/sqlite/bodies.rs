@@ -44,7 +44,7 @@ impl Harness for Keeping {
 async fn inbox_without_completed_bodies_conforms() {
     for kept in [MINUTE, Duration::ZERO] {
         let harness = Keeping { clock: ManualClock::at_unix(NOW), kept, fixtures: Mutex::default() };
-        conformance::queue::bodies::run(&harness, kept).await;
+        conformance::completed_bodies(kept).run(&harness).await;
     }
 }
 

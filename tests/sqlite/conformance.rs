@@ -88,7 +88,7 @@ impl Store for Prefixed {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn store_conforms() {
-    conformance::run(&OneFile::new().await).await;
+    conformance::store().run(&OneFile::new().await).await;
 }
 
 /// Four files at a time: each sequence has a clock to itself, and one file's sequences run one after the other.

@@ -69,7 +69,7 @@ impl Receiver {
     async fn deliver(&self, id: &str) -> Answer {
         self.books.lock().expect("no panic").signed.insert(key(id).as_str().to_owned());
         let delivery = self.sender.deliver(format!(r#"{{"id":"{id}","type":"test.event"}}"#));
-        let answer = self.send(delivery.request()).await;
+        let answer = self.send(delivery.request_as()).await;
         if answer.status.is_success() {
             self.books.lock().expect("no panic").acknowledged.insert(id.to_owned());
         }
@@ -77,7 +77,7 @@ impl Receiver {
     }
 
     async fn forge(&self, id: &str) -> Answer {
-        self.send(self.sender.deliver(format!(r#"{{"id":"{id}"}}"#)).tampered().request()).await
+        self.send(self.sender.deliver(format!(r#"{{"id":"{id}"}}"#)).tampered().request_as()).await
     }
 
     async fn send(&self, request: Request<Body>) -> Answer {

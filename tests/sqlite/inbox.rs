@@ -32,7 +32,7 @@ impl Harness for Files {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn inbox_conforms() {
-    conformance::queue::run(&Files(ManualClock::at_unix(NOW), Default::default())).await;
+    conformance::queue().run(&Files(ManualClock::at_unix(NOW), Default::default())).await;
 }
 
 #[tokio::test]

@@ -127,7 +127,7 @@ impl InboxFixture {
     }
 
     pub(crate) async fn deliver(&self, id: &str) -> StatusCode {
-        let request = self.sender.deliver(body(id)).request::<axum::body::Body>();
+        let request = self.sender.deliver(body(id)).request();
         Answer::read(self.app.clone().oneshot(request).await.expect("a router cannot fail")).await.status
     }
 

@@ -3,6 +3,7 @@
 
 mod bodies;
 mod cancelled_calls;
+mod check;
 mod clocks;
 mod conformance;
 mod contention;

@@ -63,12 +63,12 @@ where
         (head.status, head.extensions.get::<Outcome>().cloned(), body)
     };
     let event = sender.deliver(r#"{"id":"evt_1"}"#);
-    let (status, outcome, body) = send(event.request()).await;
+    let (status, outcome, body) = send(event.request_as()).await;
     assert_eq!((status, outcome), (StatusCode::OK, Some(Outcome::Completed)), "{path}");
     assert!(!body.is_empty(), "the handler's answer comes through");
-    let (status, outcome, body) = send(event.request()).await;
+    let (status, outcome, body) = send(event.request_as()).await;
     assert_eq!((status, outcome, body), (StatusCode::OK, Some(Outcome::Duplicate), Bytes::new()), "{path}");
-    let mut forged: Request<Body> = sender.deliver(r#"{"id":"evt_2"}"#).request();
+    let mut forged: Request<Body> = sender.deliver(r#"{"id":"evt_2"}"#).request_as();
     forged.headers_mut().remove(HEADER);
     let (status, outcome, _) = send(forged).await;
     assert_eq!(status, StatusCode::UNAUTHORIZED, "{path}");
@@ -126,7 +126,7 @@ async fn body_limit_outside_of_it_refuses_what_is_too_large() {
     let stack = ServiceBuilder::new().layer(RequestBodyLimitLayer::new(1024)).layer(layer());
     let app: Router = Router::new().route("/webhooks", post(on_event)).layer(DefaultBodyLimit::disable()).layer(stack);
     let body = format!(r#"{{"id":"evt_1","pad":"{}"}}"#, "x".repeat(4096));
-    let request: Request<Body> = TestSender::new(support::scheme()).uri("/webhooks").deliver(body).request();
+    let request: Request<Body> = TestSender::new(support::scheme()).uri("/webhooks").deliver(body).request_as();
     // Without the length, so that it is the body that runs into the limit.
     let (mut head, body) = request.into_parts();
     head.headers.remove(header::CONTENT_LENGTH);
@@ -143,7 +143,7 @@ async fn handler_that_panics_inside_of_a_catching_layer_is_released() {
     let stack = ServiceBuilder::new().layer(layer()).layer(CatchPanicLayer::new());
     let app: Router = Router::new().route("/webhooks", post(panics)).layer(stack);
     let request: Request<Body> =
-        TestSender::new(support::scheme()).uri("/webhooks").deliver(r#"{"id":"evt_1"}"#).request();
+        TestSender::new(support::scheme()).uri("/webhooks").deliver(r#"{"id":"evt_1"}"#).request_as();
     let response = app.oneshot(request).await.expect("an answer");
     assert_eq!(response.status(), StatusCode::INTERNAL_SERVER_ERROR);
     assert_eq!(response.extensions().get(), Some(&Outcome::Released));
@@ -261,7 +261,7 @@ async fn tenants_by_a_parameter_of_the_path() {
         let send = async |path: &str, secret: &str| {
             let sender = TestSender::new(scheme::timestamped(secret).expect("a secret")).uri(path);
             let event = sender.deliver(format!(r#"{{"id":"evt_{number}"}}"#));
-            let response = app.clone().oneshot(event.request::<Body>()).await.expect("an answer");
+            let response = app.clone().oneshot(event.request()).await.expect("an answer");
             let status = response.status();
             let body = response.into_body().collect().await.expect("a body").to_bytes();
             (status, String::from_utf8(body.to_vec()).expect("text"))
@@ -286,14 +286,13 @@ async fn tenants_by_a_parameter_of_the_path() {
     let app: Router = Router::new().fallback_service(stripping);
     for path in ["/b%20c/acme/stripe", "/acme/acme/stripe"] {
         let sender = TestSender::new(scheme::timestamped("whsec_b c").expect("a secret")).uri(path);
-        let answer =
-            app.clone().oneshot(sender.deliver(r#"{"id":"evt_x"}"#).request::<Body>()).await.expect("an answer");
+        let answer = app.clone().oneshot(sender.deliver(r#"{"id":"evt_x"}"#).request()).await.expect("an answer");
         assert_eq!(answer.status(), StatusCode::UNAUTHORIZED, "{path}");
     }
     // Around a router instead of on it, the layer does not know the route.
     let around = layer.layer(Router::new().route("/webhooks/{tenant}", post(on_event)));
     let sender = TestSender::new(scheme::timestamped("whsec_acme").expect("a secret")).uri("/webhooks/acme");
-    let answer = around.oneshot(sender.deliver(r#"{"id":"evt_1"}"#).request::<Body>()).await.expect("an answer");
+    let answer = around.oneshot(sender.deliver(r#"{"id":"evt_1"}"#).request()).await.expect("an answer");
     assert_eq!(answer.status(), StatusCode::UNAUTHORIZED);
 }
 
@@ -304,7 +303,7 @@ async fn warns_of_a_shared_name(name: &'static str, apps: impl IntoIterator<Item
     for (app, path) in apps {
         let event = TestSender::new(scheme()).uri(path).deliver(r#"{"id":"evt_1"}"#);
         for _ in 0..2 {
-            let answer = app.clone().oneshot(event.request::<Body>()).await.expect("an answer");
+            let answer = app.clone().oneshot(event.request()).await.expect("an answer");
             assert_eq!(answer.status(), StatusCode::OK);
         }
     }

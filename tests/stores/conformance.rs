@@ -1,6 +1,6 @@
 //! The conformance suite catches stores that break the contract, and names the check.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
@@ -10,7 +10,9 @@ use tower_webhook::store::{
     Claim, ClaimRequest, ClaimToken, Ending, Hold, MemoryStore, Store, StoreError, StoreFuture,
 };
 use tower_webhook::testing::ManualClock;
-use tower_webhook::testing::conformance::{self, Harness};
+use tower_webhook::testing::conformance::{self, Case, Harness};
+
+use super::memory::claims::Memory;
 
 /// A mistake that a store could make.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -151,7 +153,7 @@ impl Harness for Factory {
 
 /// The message that the whole suite fails with.
 async fn verdict(mistake: Mistake) -> String {
-    let failed = tokio::spawn(async move { conformance::run(&Factory::new(mistake)).await }).await;
+    let failed = tokio::spawn(async move { conformance::store().run(&Factory::new(mistake)).await }).await;
     let panic = failed.expect_err("the suite must fail").into_panic();
     panic.downcast_ref::<String>().expect("a message").clone()
 }
@@ -187,6 +189,47 @@ async fn the_model_alone_finds_what_the_checks_find_and_tells_the_seed() {
         let task = tokio::spawn(async move { conformance::model(&Factory::new(mistake), 7, 200).await });
         let panic = task.await.expect_err("the model must differ").into_panic();
         let said = panic.downcast_ref::<String>().expect("a message");
-        assert!(said.contains("`model`: seed 7, sequence"), "{mistake:?}: {said}");
+        assert!(said.contains("seed 7, sequence"), "{mistake:?}: {said}");
     }
+}
+
+#[tokio::test]
+async fn suite_runs_on_after_a_case_that_failed_and_names_each() {
+    let said = verdict(Mistake::NeverRenews).await;
+    for case in ["lapsed_claim_can_still_be_renewed", "renewal_extends_the_lease", "extreme_leases_work"] {
+        assert!(said.contains(&format!("`{case}`")), "{said}");
+    }
+    let count = conformance::store::<Factory>().cases().len();
+    assert!(said.contains(&format!("of {count} store cases failed")), "{said}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn each_case_can_be_a_test_of_its_own() {
+    let mut failed = BTreeSet::new();
+    for case in conformance::store::<Factory>().cases() {
+        let run = case.clone();
+        let outcome = tokio::spawn(async move { run.run(&Factory::new(Mistake::ReleasesFailed)).await }).await;
+        if let Err(panic) = outcome {
+            let said = panic.into_panic().downcast_ref::<String>().expect("a message").clone();
+            assert!(said.contains(&format!("`{}`", case.name())), "{said}");
+            failed.insert(case.name());
+        }
+    }
+    assert_eq!(failed, BTreeSet::from(["failed_event_is_completed", "model"]));
+}
+
+#[test]
+fn no_two_cases_of_a_suite_have_one_name() {
+    fn names<H: Harness>(cases: &[Case<H>]) -> BTreeSet<&'static str> {
+        let names: BTreeSet<_> = cases.iter().map(Case::name).collect();
+        assert_eq!(names.len(), cases.len());
+        names
+    }
+    assert!(names(conformance::store::<Memory>().cases()).contains("concurrent_claims_have_one_winner"));
+    assert!(names(conformance::queue::<Memory>().cases()).contains("concurrent_workers_keep_the_order"));
+    let bodies = conformance::completed_bodies::<Memory>(Duration::ZERO);
+    assert_eq!(
+        names(bodies.cases()),
+        BTreeSet::from(["bodies_that_are_still_needed_stay", "completed_body_goes_before_its_record"])
+    );
 }

@@ -3,7 +3,6 @@
 use std::time::{Duration, Instant};
 
 use axum::Router;
-use axum::body::Body;
 use axum::http::StatusCode;
 use axum::routing::post;
 use tokio::task::JoinHandle;
@@ -59,7 +58,7 @@ impl<S: IntoStore + Clone + Send + Sync + 'static> Audited<S> {
     pub(crate) async fn deliver(&self, id: &str) -> Answer {
         let delivery = self.sender.deliver(format!(r#"{{"id":"{id}","type":"test.event"}}"#));
         self.ledger.signed(&key(id));
-        let answering = self.app.clone().oneshot(delivery.request::<Body>());
+        let answering = self.app.clone().oneshot(delivery.request());
         let response = tokio::time::timeout(PATIENCE, answering).await.expect("an answer");
         let answer = Answer::read(response.expect("a router cannot fail")).await;
         self.ledger.answered(id, answer.status);

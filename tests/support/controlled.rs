@@ -80,12 +80,12 @@ impl ControlledReceiver {
     }
 
     pub(crate) async fn deliver(&self, id: &str) -> Answer {
-        self.send(self.event(id).request()).await
+        self.send(self.event(id).request_as()).await
     }
 
     /// A delivery from a task of its own. Aborting that task is what a server does when the client hangs up.
     pub(crate) fn spawn(&self, id: &str) -> JoinHandle<Answer> {
-        let (receiver, request) = (self.clone(), self.event(id).request());
+        let (receiver, request) = (self.clone(), self.event(id).request_as());
         tokio::spawn(async move { receiver.send(request).await })
     }
 

@@ -5,7 +5,6 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::process::{Child, ChildStdout, Command, ExitStatus, Stdio};
 
-use axum::body::Body;
 use tokio::io::AsyncWriteExt;
 use tokio::net::TcpStream;
 use tokio::task::JoinSet;
@@ -71,7 +70,7 @@ impl Process {
     pub(crate) async fn deliver(address: SocketAddr, id: &str) -> Option<u16> {
         let sender = TestSender::new(scheme::stripe(SECRET).expect("a secret"));
         let body = format!(r#"{{"id":"{id}","type":"test.event"}}"#);
-        let (head, body) = raw(sender.deliver(body).request::<Body>()).await;
+        let (head, body) = raw(sender.deliver(body).request_as()).await;
         let mut request = format!("{head}connection: close\r\ncontent-length: {}\r\n\r\n", body.len()).into_bytes();
         request.extend(body);
         exchange(address, &request).await?.strip_prefix("HTTP/1.1 ")?.split(' ').next()?.parse().ok()

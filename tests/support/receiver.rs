@@ -101,7 +101,7 @@ impl Receiver {
     }
 
     pub(crate) async fn deliver(&self, delivery: &TestDelivery) -> Answer {
-        self.send(delivery.request()).await
+        self.send(delivery.request_as()).await
     }
 
     pub(crate) async fn send(&self, request: Request<Body>) -> Answer {

@@ -37,7 +37,7 @@ use crate::secrets::{Found, Key, SecretSet};
 ///
 /// # tokio::runtime::Builder::new_current_thread().build().unwrap().block_on(async {
 /// let sender = TestSender::new(scheme::stripe("whsec_of_the_test_mode")?);
-/// let (parts, body) = sender.deliver(r#"{"id":"evt_1"}"#).request::<Bytes>().into_parts();
+/// let (parts, body) = sender.deliver(r#"{"id":"evt_1"}"#).request_as::<Bytes>().into_parts();
 ///
 /// let stripe = scheme::stripe("whsec_of_the_live_mode")?;
 /// let head = Head::new(&parts, SystemTime::now());

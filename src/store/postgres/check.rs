@@ -1,6 +1,6 @@
 //! The check of the server and of the way to it, at start-up.
 
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use sqlx::postgres::PgRow;
 use sqlx::{AssertSqlSafe, ConnectOptions as _, Connection as _, PgConnection, Row as _};
@@ -9,7 +9,9 @@ use tokio::time::timeout;
 use super::PostgresStore;
 use super::connector::Connector;
 use super::fault::Fault;
+use super::schema::Schema;
 use super::statements::statement;
+use crate::clock::unix_millis;
 use crate::key::RESERVED;
 use crate::store::{Claim, ClaimRequest, ClaimToken, Store, StoreError};
 use crate::{EventKey, telemetry};
@@ -19,6 +21,9 @@ const DEADLINE: Duration = Duration::from_secs(5);
 
 /// The lease of the event that is claimed as a test, if it cannot be deleted.
 const TEST_LEASE: Duration = Duration::from_secs(10);
+
+/// From how many seconds on the clocks are warned about. The shortest tolerance of a provider is five.
+const CLOCK_TOLERANCE_S: u64 = 5;
 
 const NAME: &str = "tower-webhook checks";
 
@@ -38,6 +43,10 @@ pub struct PostgresReport {
     pub behind_pooler: bool,
     /// Whether the table is complete for this release.
     pub is_migrated: bool,
+    /// The version of the table's schema; `None` if the table is missing. A later release may have raised it.
+    pub schema_version: Option<u32>,
+    /// By how many milliseconds the server's clock is ahead of this machine's, at least; negative if it is behind.
+    pub clock_ahead_ms: i64,
     /// Reasons why the store does not work, or may forget events, and how to remove them. Empty if there are none.
     pub warnings: Vec<String>,
 }
@@ -85,15 +94,21 @@ impl PostgresStore {
             None => false,
         };
         let fetch = |sql: &str| sqlx::raw_sql(AssertSqlSafe(sql.to_owned()));
+        let asked = unix_millis(SystemTime::now());
         let settings = fetch(&statements.text("server_settings")).fetch_one(&mut connection).await?;
+        let clock_ahead_ms = ahead(settings.try_get("now_ms")?, asked, unix_millis(SystemTime::now()));
         let catalogue = fetch(&statements.text("catalogue")).fetch_one(&mut connection).await?;
+        let fault_of_table = self.shared.schema.fault_of(&catalogue)?;
         let report = PostgresReport {
             server_version: settings.try_get("version")?,
             behind_pooler,
-            is_migrated: self.shared.schema.next_change(&catalogue)?.is_none(),
+            is_migrated: fault_of_table.is_none(),
+            schema_version: Schema::version_of(&catalogue)?,
+            clock_ahead_ms,
             warnings: Vec::new(),
         };
         let mut warnings = report.warnings_of(&settings, connector)?;
+        warnings.extend(fault_of_table);
         warnings.extend(direct_is_pooled.then(|| DIRECT_IS_POOLED.to_owned()));
         for connection in [connection, other] {
             // The report is complete, whether the server receives this or not.
@@ -165,11 +180,41 @@ impl PostgresReport {
                  run again; set it to on for this role",
             ),
             is_off("fsync")?.then_some("fsync is off: a power loss may destroy the whole database; set it to on"),
-            (!self.is_migrated).then_some("the table is missing or out of date: call PostgresStore::migrate"),
             (!settings.try_get::<bool, _>("may_number")?).then_some(
                 "the role may not use the table's sequence, and the inbox accepts nothing: grant USAGE on it",
             ),
         ];
-        Ok(found.into_iter().flatten().map(str::to_owned).collect())
+        Ok(found.into_iter().flatten().map(str::to_owned).chain(self.clock_warning()).collect())
+    }
+
+    fn clock_warning(&self) -> Option<String> {
+        let (seconds, direction) =
+            (self.clock_ahead_ms.unsigned_abs() / 1000, if self.clock_ahead_ms > 0 { "ahead of" } else { "behind" });
+        (seconds >= CLOCK_TOLERANCE_S).then(|| {
+            format!(
+                "the server's clock is {seconds} s {direction} this machine's: one of them is wrong, and signatures may be \
+                 refused as stale or accepted for too long; synchronise both"
+            )
+        })
+    }
+}
+
+/// By how much a clock is ahead, or behind, that showed `now` some time between `asked` and `answered`, all in
+/// milliseconds. Zero if it may be right.
+fn ahead(now: i64, asked: i64, answered: i64) -> i64 {
+    now - now.clamp(asked, answered.max(asked))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn clock_is_judged_by_the_time_of_question_and_answer() {
+        for (now, ahead_by) in [(100, 0), (150, 0), (200, 0), (201, 1), (99, -1), (60_200, 60_000), (-900, -1_000)] {
+            assert_eq!(ahead(now, 100, 200), ahead_by, "{now}");
+        }
+        // This machine's clock was set back in between.
+        assert_eq!(ahead(150, 200, 100), -50);
     }
 }

@@ -2,6 +2,7 @@
 
 use std::error::Error;
 use std::fmt;
+use std::io;
 use std::sync::Arc;
 
 use crate::store::{StoreError, StoreErrorKind};
@@ -11,6 +12,11 @@ const NO_TABLE: &str = "the table is missing or out of date: call PostgresStore:
 
 const TABLE_LOCKED: &str = "another session locks the whole table, as LOCK TABLE, ALTER TABLE, VACUUM FULL and CREATE \
     INDEX without CONCURRENTLY do; pg_locks shows which";
+
+const UNREACHABLE: &str = "the server cannot be reached: check that it runs, and the address that the pool has";
+
+const NO_CONNECTION: &str = "the pool gave no connection in time: the server cannot be reached at the address that the \
+    pool has, or all of the pool's connections are in use";
 
 /// Why a statement failed. All callers in its batch get the same fault.
 #[derive(Clone, Debug)]
@@ -79,7 +85,12 @@ impl Fault {
 impl From<sqlx::Error> for Fault {
     fn from(error: sqlx::Error) -> Self {
         let code = error.as_database_error().and_then(sqlx::error::DatabaseError::code);
-        let advice = matches!(code.as_deref(), Some("42P01" | "42703")).then_some(NO_TABLE);
+        let advice = match &error {
+            sqlx::Error::Database(_) => matches!(code.as_deref(), Some("42P01" | "42703")).then_some(NO_TABLE),
+            sqlx::Error::Io(error) => is_unreachable(error).then_some(UNREACHABLE),
+            sqlx::Error::PoolTimedOut => Some(NO_CONNECTION),
+            _ => None,
+        };
         let (remedy, kind) = match &error {
             sqlx::Error::Database(_) => of_code(code.as_deref().unwrap_or_default()),
             sqlx::Error::Io(_) | sqlx::Error::Tls(_) | sqlx::Error::Protocol(_) => {
@@ -91,6 +102,14 @@ impl From<sqlx::Error> for Fault {
         };
         Self { remedy, kind, cause: Some(Cause { advice, error: Some(Arc::new(error)) }) }
     }
+}
+
+/// Whether a connection could not be made. (A name that is not known has no kind of its own.)
+fn is_unreachable(error: &io::Error) -> bool {
+    use io::ErrorKind::{AddrNotAvailable, ConnectionRefused, HostUnreachable, NetworkUnreachable, NotFound};
+    let is_unknown_name = || error.to_string().contains("failed to lookup address");
+    matches!(error.kind(), AddrNotAvailable | ConnectionRefused | HostUnreachable | NetworkUnreachable | NotFound)
+        || is_unknown_name()
 }
 
 /// Tells the remedy by the SQLSTATE.
@@ -117,6 +136,7 @@ impl From<Fault> for StoreError {
         match (fault.kind, fault.cause) {
             (StoreErrorKind::Unavailable, Some(cause)) => Self::unavailable(cause),
             (StoreErrorKind::Corrupt, Some(cause)) => Self::corrupt(cause),
+            (kind, Some(cause)) if cause.advice.is_some() => Self::because(kind, cause),
             (kind, _) => Self::new(kind),
         }
     }

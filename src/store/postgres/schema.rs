@@ -100,6 +100,25 @@ impl Schema {
         Ok(self.change_of(&Catalogue::read(row)?))
     }
 
+    /// Reads the row of the catalogue, and returns what is wrong with the table; `None` if it is complete.
+    pub(super) fn fault_of(&self, row: &PgRow) -> Result<Option<String>, sqlx::Error> {
+        let found = Catalogue::read(row)?;
+        Ok(self.change_of(&found).map(|_| {
+            let fault = match (found.has_table, found.version().unwrap_or(1)) {
+                (false, _) => "is missing".to_owned(),
+                (true, VERSION) => "is not complete".to_owned(),
+                (true, version) => format!("is of version {version}, and this release needs version {VERSION}"),
+            };
+            format!("the table {} {fault}: call PostgresStore::migrate", self.table)
+        }))
+    }
+
+    /// Reads the row of the catalogue, and returns the version of the table; `None` if it is missing.
+    pub(super) fn version_of(row: &PgRow) -> Result<Option<u32>, sqlx::Error> {
+        let found = Catalogue::read(row)?;
+        Ok(found.has_table.then(|| found.version().unwrap_or(1)))
+    }
+
     fn change_of(&self, found: &Catalogue) -> Option<Change> {
         if !found.has_table {
             // In one transaction, and without CONCURRENTLY: the table cannot be seen before it is whole.

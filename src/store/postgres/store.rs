@@ -100,8 +100,8 @@ impl PostgresStore {
     /// Brings the table to the schema of this release: creates it, or adds the columns and indexes that an earlier
     /// release did not know. Call it at every start. Any number of instances may call it at once, while others work.
     ///
-    /// - The catalogue is read first. If nothing is missing, the table is not locked, and the role needs no right to
-    ///   change it.
+    /// - The catalogue is read first. If nothing is missing, the table is not locked, nothing is written or logged, and
+    ///   the role needs no right to change it.
     /// - Columns are added under a `lock_timeout` of 50 ms, again and again for up to a minute, so that claims do not
     ///   queue up behind a migration that waits for a handler's open transaction.
     /// - Indexes of an existing table are created `CONCURRENTLY`. That waits for open transactions, for however long

@@ -300,11 +300,17 @@ impl Changed {
 }
 
 /// A queue for a layer or a worker: any [`Queue`], or an `Arc<dyn Queue>` that was chosen at run time.
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` is not a queue",
+    label = "expected a store that keeps events for a worker",
+    note = "`MemoryStore`, `SqliteStore`, `RedisStore` and `PostgresStore` are queues; a `BreakerStore` is not"
+)]
 pub trait IntoQueue {
     /// The queue, shared.
     fn into_queue(self) -> Arc<dyn Queue>;
 }
 
+#[diagnostic::do_not_recommend]
 impl<Q: Queue> IntoQueue for Q {
     fn into_queue(self) -> Arc<dyn Queue> {
         Arc::new(self)

@@ -101,6 +101,10 @@ fn has_code(error: &RedisError, code: &str) -> bool {
         || of_script.is_some_and(|words| words.split_whitespace().any(|word| word.trim_start_matches('-') == code))
 }
 
+fn is_unreachable(error: &PoolError) -> bool {
+    matches!(error, PoolError::Backend(error) if error.is_io_error() && !error.is_timeout())
+}
+
 impl From<RedisError> for CommandError {
     fn from(error: RedisError) -> Self {
         if error.is_timeout() { Self::TimedOut } else { Self::Redis(error) }
@@ -141,6 +145,9 @@ impl From<CommandError> for StoreError {
 impl fmt::Display for NoConnection {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
+            Self::Refused(error) if is_unreachable(error) => {
+                f.write_str("the server cannot be reached: check that it runs, and the address that the pool has")
+            }
             Self::Refused(_) => f.write_str("the pool could not give a connection"),
             Self::NotYet(time) => write!(
                 f,

@@ -37,6 +37,9 @@ const LONGEST_PAUSE: Duration = Duration::from_millis(50);
 /// for a lock.
 const NOT_NOW: [i32; 3] = [5, 6, 15];
 
+/// SQLITE_READONLY.
+const READ_ONLY: i32 = 8;
+
 /// Connection options for a file, which is created if it is missing.
 pub(super) fn file_options(path: &Path) -> SqliteConnectOptions {
     let options = SqliteConnectOptions::new().filename(path).create_if_missing(true);
@@ -46,6 +49,8 @@ pub(super) fn file_options(path: &Path) -> SqliteConnectOptions {
 /// One table in one file: how to connect, its statements, and the clocks that its rows are written by.
 pub(super) struct Database {
     options: SqliteConnectOptions,
+    /// The options as the pool has them, which handlers connect with.
+    pool_options: SqliteConnectOptions,
     pub(super) statements: Statements,
     pub(super) times: Times,
 }
@@ -53,16 +58,18 @@ pub(super) struct Database {
 impl Database {
     /// Connects with these options, but as durably as SQLite can.
     pub(super) fn new(options: SqliteConnectOptions, statements: Statements, times: Times) -> Self {
-        let options = options
-            .journal_mode(SqliteJournalMode::Wal)
-            .synchronous(SqliteSynchronous::Full)
-            .busy_timeout(BUSY_TIMEOUT)
-            .disable_statement_logging();
-        Self { options, statements, times }
+        let wal = options.journal_mode(SqliteJournalMode::Wal).busy_timeout(BUSY_TIMEOUT).disable_statement_logging();
+        Self { options: wal.clone().synchronous(SqliteSynchronous::Full), pool_options: wal, statements, times }
     }
 
     pub(super) fn path(&self) -> &Path {
         self.options.get_filename()
+    }
+
+    /// Opens a connection as the pool does, and creates nothing.
+    pub(super) async fn connect_as_pool(&self) -> Result<SqliteConnection, Fault> {
+        let options = self.pool_options.clone().create_if_missing(false);
+        options.connect().await.map_err(|error| Fault::from(error).on_opening(self.path()))
     }
 
     /// Opens a connection, and creates what is missing of the table.
@@ -189,8 +196,13 @@ pub(super) enum Fault {
 #[derive(Debug)]
 struct Unopened {
     path: Box<Path>,
+    advice: &'static str,
     source: Arc<dyn Error + Send + Sync>,
 }
+
+/// The database can be read, and not written.
+#[derive(Debug)]
+struct ReadOnly(sqlx::Error);
 
 impl Fault {
     /// The same fault in a batch of which a part may have been written before.
@@ -204,18 +216,35 @@ impl Fault {
     fn on_opening(self, path: &Path) -> Self {
         match self {
             Self::Locked | Self::HalfWritten => self,
-            Self::Broken(source) => Self::Broken(Arc::new(Unopened { path: path.into(), source })),
+            Self::Broken(source) => {
+                let advice = source.downcast_ref().and_then(primary_code).map_or("", advice_on_opening);
+                Self::Broken(Arc::new(Unopened { path: path.into(), advice, source }))
+            }
         }
     }
 }
 
 impl From<sqlx::Error> for Fault {
     fn from(error: sqlx::Error) -> Self {
-        let code = error.as_database_error().and_then(|error| error.code()?.parse::<i32>().ok());
-        match code {
-            Some(code) if NOT_NOW.contains(&(code & 0xff)) => Self::Locked,
+        match primary_code(&error) {
+            Some(code) if NOT_NOW.contains(&code) => Self::Locked,
+            Some(READ_ONLY) => Self::Broken(Arc::new(ReadOnly(error))),
             _ => Self::Broken(Arc::new(error)),
         }
+    }
+}
+
+fn primary_code(error: &sqlx::Error) -> Option<i32> {
+    let code: i32 = error.as_database_error()?.code()?.parse().ok()?;
+    Some(code & 0xff)
+}
+
+/// What to do about SQLITE_CANTOPEN and SQLITE_NOTADB.
+fn advice_on_opening(code: i32) -> &'static str {
+    match code {
+        14 => ": its directory must be there, and this process must be able to write it",
+        26 => ": the file is something else, and the store needs one of its own",
+        _ => "",
     }
 }
 
@@ -261,13 +290,25 @@ where
 
 impl fmt::Display for Unopened {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "the SQLite database {} could not be opened", self.path.display())
+        write!(f, "the SQLite database {} could not be opened{}", self.path.display(), self.advice)
     }
 }
 
 impl Error for Unopened {
     fn source(&self) -> Option<&(dyn Error + 'static)> {
         Some(&*self.source)
+    }
+}
+
+impl fmt::Display for ReadOnly {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("the database cannot be written: this process must be able to write the file and its directory")
+    }
+}
+
+impl Error for ReadOnly {
+    fn source(&self) -> Option<&(dyn Error + 'static)> {
+        Some(&self.0)
     }
 }
 

@@ -45,13 +45,16 @@
 //!
 //! # async fn example(secret: &str) -> Result<(), Box<dyn std::error::Error>> {
 //! let store = SqliteStore::open("/var/lib/receiver/webhooks.db").await?;
+//! store.check().await?;
 //! let layer = WebhookLayer::new(scheme::stripe(secret)?, store);
 //! # Ok(())
 //! # }
 //! ```
 
 mod builder;
+mod check;
 mod connection;
+mod file_system;
 mod lease;
 mod operation;
 mod operators;
@@ -65,4 +68,4 @@ mod table;
 mod time;
 mod writer;
 
-pub use self::{builder::SqliteStoreBuilder, statements::COMPLETE_SQL, store::SqliteStore};
+pub use self::{builder::SqliteStoreBuilder, check::SqliteReport, statements::COMPLETE_SQL, store::SqliteStore};

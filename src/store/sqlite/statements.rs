@@ -1,5 +1,6 @@
 //! The statements of one table: the sections of `statements.sql`, and how rows and filters are bound.
 
+use std::collections::BTreeSet;
 use std::fmt::Write as _;
 use std::sync::Arc;
 
@@ -106,6 +107,12 @@ impl Statements {
             bodies,
             table: table.clone(),
         }
+    }
+
+    /// The names of the columns of the first table.
+    pub(super) fn columns(&self) -> BTreeSet<&str> {
+        let lines = self.schema.lines().skip(1).take_while(|line| !line.starts_with(')'));
+        lines.filter_map(|line| line.split_whitespace().next()).collect()
     }
 
     /// Reads the rows of these keys.

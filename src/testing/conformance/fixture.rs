@@ -5,7 +5,7 @@ use std::fmt::{Debug, Display};
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::Harness;
+use super::suite::Harness;
 use crate::EventKey;
 use crate::store::{Claim, ClaimRequest, ClaimToken, Completion, Fingerprint, Hold, Store, StoreError};
 
@@ -33,20 +33,19 @@ impl Caller {
 /// One event in a store under check. Every method is one call, which fails the check unless its answer is the expected
 /// one.
 pub(super) struct Fixture<S> {
-    pub(super) check: &'static str,
     pub(super) store: Arc<S>,
     pub(super) key: EventKey,
 }
 
 impl<S: Store> Fixture<S> {
-    pub(super) async fn new(check: &'static str, harness: &impl Harness<Store = S>) -> Self {
+    pub(super) async fn new(harness: &impl Harness<Store = S>) -> Self {
         let store = Arc::new(harness.store().await);
-        Self { check, store, key: EventKey::new("/webhooks/conformance", None, "evt_1") }
+        Self { store, key: EventKey::new("/webhooks/conformance", None, "evt_1") }
     }
 
     /// Another event in the same store.
     pub(super) fn event(&self, key: EventKey) -> Self {
-        Self { check: self.check, store: Arc::clone(&self.store), key }
+        Self { store: Arc::clone(&self.store), key }
     }
 
     /// Claims for a lease that does not end.
@@ -106,11 +105,11 @@ impl<S: Store> Fixture<S> {
 
     /// Unwraps an answer that must not be an error.
     pub(super) fn answered<T>(&self, verb: &str, answer: Result<T, StoreError>) -> T {
-        answer.unwrap_or_else(|error| fail_by(self.check, format_args!("{verb} of {:?}", self.key.as_str()), &error))
+        answer.unwrap_or_else(|error| fail_by(format_args!("{verb} of {:?}", self.key.as_str()), &error))
     }
 
     pub(super) fn fail(&self, step: &str, expected: &dyn Debug, got: &dyn Debug) -> ! {
-        fail(self.check, format_args!("{step} of {:?}", self.key.as_str()), expected, got)
+        fail(format_args!("{step} of {:?}", self.key.as_str()), expected, got)
     }
 
     async fn claim(&self, lease: Duration, caller: Caller, body: Fingerprint) -> Claim {
@@ -137,11 +136,11 @@ pub(super) fn without_attempt(claim: Claim) -> Claim {
 }
 
 /// Fails a check by an error where an answer was expected.
-pub(super) fn fail_by(check: &str, step: impl Display, error: &StoreError) -> ! {
+pub(super) fn fail_by(step: impl Display, error: &StoreError) -> ! {
     let cause = error.source().map_or_else(String::new, |source| format!(": {source}"));
-    fail(check, step, &"an answer", &format_args!("the error \"{error}{cause}\""))
+    fail(step, &"an answer", &format_args!("the error \"{error}{cause}\""))
 }
 
-pub(super) fn fail(check: &str, step: impl Display, expected: &dyn Debug, got: &dyn Debug) -> ! {
-    panic!("conformance check `{check}`: {step}: expected {expected:?}, got {got:?}")
+pub(super) fn fail(step: impl Display, expected: &dyn Debug, got: &dyn Debug) -> ! {
+    panic!("{step}: expected {expected:?}, got {got:?}")
 }

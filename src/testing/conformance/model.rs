@@ -4,17 +4,23 @@
 
 use std::time::Duration;
 
-use super::Harness;
 use super::fixture::{Caller, FRESH, LONG, fail, without_attempt};
+use super::suite::{Case, Harness};
 use crate::EventKey;
 use crate::store::{Claim, ClaimRequest, Completion, Fingerprint, Hold, Store, StoreError};
 use crate::testing::replay::SplitMix;
 
-const CHECK: &str = "model";
 const EVENTS: usize = 3;
 const STEPS: usize = 32;
 /// Short waits between two long ones: together half a lease, so that none ends by them.
 const SHORT_WAITS: u32 = 2;
+/// How many sequences the suite tries: few, since on a real clock each takes seconds.
+const SEQUENCES: u32 = 8;
+const SEED: u64 = 0x5EED;
+
+pub(super) fn cases<H: Harness>() -> Vec<Case<H>> {
+    vec![Case::new("model", |harness| Box::pin(model(harness, SEED, SEQUENCES)))]
+}
 
 /// Puts `sequences` random sequences of 32 steps through a new store each and compares every answer with that of the
 /// simplest possible store.
@@ -33,7 +39,7 @@ pub async fn model(harness: &impl Harness, seed: u64, sequences: u32) {
         let run = Run { span, store: harness.store().await };
         if let Some(found) = run.first_difference(harness, &steps).await {
             let story = format_args!("seed {seed}, sequence {number}, after {:?}", &steps[..=found.at]);
-            fail(CHECK, story, &found.expected, &found.came);
+            fail(story, &found.expected, &found.came);
         }
     }
 }

@@ -4,7 +4,6 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use axum::Router;
-use axum::body::Body;
 use axum::routing::post;
 use futures_util::future::join_all;
 use tower::ServiceExt;
@@ -119,7 +118,7 @@ async fn full_kinds_cost_no_updates() {
     for ids in ids.chunks(200) {
         let accepted = ids.iter().map(|n| {
             let delivery = TestSender::new(scheme()).deliver(format!(r#"{{"id":"evt_{n}","type":"a"}}"#));
-            app.clone().oneshot(delivery.request::<Body>())
+            app.clone().oneshot(delivery.request())
         });
         for answer in join_all(accepted).await {
             assert_eq!(answer.expect("a router cannot fail").extensions().get(), Some(&Outcome::Accepted));

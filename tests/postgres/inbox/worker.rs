@@ -5,7 +5,6 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use axum::Router;
-use axum::body::Body;
 use axum::http::StatusCode;
 use axum::routing::post;
 use sqlx::AssertSqlSafe;
@@ -27,7 +26,7 @@ pub(crate) async fn deliver(store: &PostgresStore, id: &str) {
     let unused = Router::new().route("/webhooks", post(|| async { StatusCode::IM_A_TEAPOT }));
     let app = unused.layer(WebhookLayer::inbox(scheme(), store.clone()));
     let delivery = TestSender::new(scheme()).deliver(format!(r#"{{"id":"{id}","type":"test.event"}}"#));
-    let answer = app.oneshot(delivery.request::<Body>()).await.expect("a router cannot fail");
+    let answer = app.oneshot(delivery.request()).await.expect("a router cannot fail");
     assert_eq!(answer.extensions().get(), Some(&Outcome::Accepted));
 }
 
@@ -97,7 +96,7 @@ async fn full_inbox_answers_while_handlers_hold_every_connection() {
     let app = Router::new().route("/webhooks", post(|| async { StatusCode::IM_A_TEAPOT })).layer(layer);
     for (id, status) in [("second", StatusCode::SERVICE_UNAVAILABLE), ("first", StatusCode::OK)] {
         let delivery = TestSender::new(scheme()).deliver(format!(r#"{{"id":"{id}","type":"test.event"}}"#));
-        let answer = app.clone().oneshot(delivery.request::<Body>()).await.expect("a router cannot fail");
+        let answer = app.clone().oneshot(delivery.request()).await.expect("a router cannot fail");
         assert_eq!(answer.status(), status, "{id}");
         let refused = answer.extensions().get().and_then(Outcome::rejection).map(Rejection::kind);
         assert_eq!(refused, (id == "second").then_some(RejectionKind::Backlogged), "{id}");

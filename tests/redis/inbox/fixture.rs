@@ -3,7 +3,6 @@
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use axum::Router;
-use axum::body::Body;
 use axum::routing::post;
 use tower::ServiceExt;
 use tower_webhook::queue::{EventState, Filter, LeaseRequest, Leased, Order, Page, Queue, QueuedEvent, StoredRequest};
@@ -66,7 +65,7 @@ impl InboxFixture {
 
     async fn deliver_body(&self, body: String) -> Answer {
         let delivery = self.sender.deliver(body);
-        Answer::read(self.app.clone().oneshot(delivery.request::<Body>()).await.expect("a router cannot fail")).await
+        Answer::read(self.app.clone().oneshot(delivery.request()).await.expect("a router cannot fail")).await
     }
 
     /// Three attempts without a pause.

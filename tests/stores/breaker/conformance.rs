@@ -79,20 +79,20 @@ fn clock() -> ManualClock {
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn closed_breaker_conforms() {
     let harness = Closed { clock: clock(), fallback: false };
-    conformance::run(&harness).await;
+    conformance::store().run(&harness).await;
     play(&harness, 1).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn closed_breaker_with_a_fallback_conforms() {
     let harness = Closed { clock: clock(), fallback: true };
-    conformance::run(&harness).await;
+    conformance::store().run(&harness).await;
     play(&harness, 2).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn fallback_of_an_open_breaker_conforms() {
     let harness = Open(clock());
-    conformance::run(&harness).await;
+    conformance::store().run(&harness).await;
     play(&harness, 3).await;
 }

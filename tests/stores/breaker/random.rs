@@ -89,7 +89,7 @@ impl Instance {
 
     fn request(&self, id: &str) -> Request<Body> {
         self.ledger.signed(&EventKey::new("random", None, id));
-        TestSender::new(scheme()).deliver(format!(r#"{{"id":"{id}"}}"#)).request()
+        TestSender::new(scheme()).deliver(format!(r#"{{"id":"{id}"}}"#)).request_as()
     }
 
     /// One delivery, whose sender may hang up.
@@ -112,7 +112,7 @@ impl Instance {
     async fn forge(self, number: u64) {
         let forgery = TestSender::new(scheme()).deliver(format!(r#"{{"id":"forged_{number}"}}"#)).tampered();
         tokio::time::sleep(Duration::from_millis(number * 5_000)).await;
-        let response = self.app.clone().oneshot(forgery.request::<Body>()).await.expect("a router cannot fail");
+        let response = self.app.clone().oneshot(forgery.request()).await.expect("a router cannot fail");
         assert_eq!(response.status(), StatusCode::UNAUTHORIZED);
     }
 

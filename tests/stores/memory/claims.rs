@@ -10,7 +10,7 @@ use tower_webhook::testing::conformance::{self, Harness};
 use super::fixture::{Fixture, HOUR, LEASE, SECOND, WEEK, key};
 
 /// Makes stores on a clock that the suite turns.
-struct Memory(ManualClock);
+pub(crate) struct Memory(pub(crate) ManualClock);
 
 impl Harness for Memory {
     type Store = MemoryStore;
@@ -33,7 +33,7 @@ fn attempt(claim: &Result<(Claim, ClaimToken), StoreErrorKind>) -> Option<u32> {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn memory_store_conforms() {
-    conformance::run(&Memory(ManualClock::at_unix(1_700_000_000))).await;
+    conformance::store().run(&Memory(ManualClock::at_unix(1_700_000_000))).await;
 }
 
 #[tokio::test]

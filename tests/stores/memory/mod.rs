@@ -1,5 +1,5 @@
 //! The memory store.
 
-mod claims;
+pub(super) mod claims;
 mod fixture;
 mod inbox;

@@ -35,6 +35,7 @@ SELECT current_setting('server_version') AS version,
        pg_is_in_recovery() AS is_standby,
        current_setting('synchronous_commit') AS synchronous_commit,
        current_setting('fsync') AS fsync,
+       floor(extract(epoch FROM clock_timestamp()) * 1000)::bigint AS now_ms,
        coalesce(has_sequence_privilege(to_regclass('webhook_events_arrivals')::oid, 'USAGE'), true) AS may_number
 
 -- name: delete_key

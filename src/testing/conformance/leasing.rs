@@ -2,30 +2,31 @@
 
 use std::time::Duration;
 
-use super::super::Harness;
-use super::super::fixture::LONG;
-use super::fixture::{NewEvent, QueueFixture, ids};
+use super::fixture::LONG;
+use super::queue_fixture::{NewEvent, QueueFixture, ids};
+use super::suite::{Case, Harness, cases};
 use crate::store::Hold;
 use crate::store::queue::{Filter, KindLimits, LAPSED, LeaseRequest, Queue};
 
-/// Runs the checks of this module.
-pub async fn run(harness: &impl Harness<Store: Queue>) {
-    events_are_leased_in_the_order_of_their_arrival(harness).await;
-    no_more_are_leased_than_asked_for(harness).await;
-    leased_event_is_nobody_elses(harness).await;
-    lapsed_event_is_leased_again_and_its_first_worker_is_fenced(harness).await;
-    renewed_event_is_kept(harness).await;
-    lapsed_lease_that_nobody_took_can_be_completed(harness).await;
-    kinds_are_left_out(harness).await;
-    no_more_of_a_kind_is_leased_than_it_has_room_for(harness).await;
-    start_is_remembered_and_renews(harness).await;
-    waiting_events_are_counted_up_to_a_limit(harness).await;
-    arrival_wakes(harness).await;
+pub(super) fn cases<H: Harness<Store: Queue>>() -> Vec<Case<H>> {
+    cases![
+        events_are_leased_in_the_order_of_their_arrival,
+        no_more_are_leased_than_asked_for,
+        leased_event_is_nobody_elses,
+        lapsed_event_is_leased_again_and_its_first_worker_is_fenced,
+        renewed_event_is_kept,
+        lapsed_lease_that_nobody_took_can_be_completed,
+        kinds_are_left_out,
+        no_more_of_a_kind_is_leased_than_it_has_room_for,
+        start_is_remembered_and_renews,
+        waiting_events_are_counted_up_to_a_limit,
+        arrival_wakes,
+    ]
 }
 
 /// Events are leased first in, first out.
-pub async fn events_are_leased_in_the_order_of_their_arrival(harness: &impl Harness<Store: Queue>) {
-    let queue = QueueFixture::new("events_are_leased_in_the_order_of_their_arrival", harness).await;
+async fn events_are_leased_in_the_order_of_their_arrival(harness: &impl Harness<Store: Queue>) {
+    let queue = QueueFixture::new(harness).await;
     for id in ["b", "a", "d", "c"] {
         queue.adds(NewEvent::new(id)).await;
     }
@@ -36,8 +37,8 @@ pub async fn events_are_leased_in_the_order_of_their_arrival(harness: &impl Harn
 }
 
 /// A lease takes no more events than its limit.
-pub async fn no_more_are_leased_than_asked_for(harness: &impl Harness<Store: Queue>) {
-    let queue = QueueFixture::new("no_more_are_leased_than_asked_for", harness).await;
+async fn no_more_are_leased_than_asked_for(harness: &impl Harness<Store: Queue>) {
+    let queue = QueueFixture::new(harness).await;
     queue.leases_nothing().await;
     for id in ["a", "b"] {
         queue.adds(NewEvent::new(id)).await;
@@ -47,8 +48,8 @@ pub async fn no_more_are_leased_than_asked_for(harness: &impl Harness<Store: Que
 }
 
 /// A leased event is not leased again while its lease holds.
-pub async fn leased_event_is_nobody_elses(harness: &impl Harness<Store: Queue>) {
-    let queue = QueueFixture::new("leased_event_is_nobody_elses", harness).await;
+async fn leased_event_is_nobody_elses(harness: &impl Harness<Store: Queue>) {
+    let queue = QueueFixture::new(harness).await;
     let event = queue.adds(NewEvent::new("evt_1")).await;
     let leased = queue.leases(&event).await;
     queue.leases_nothing().await;
@@ -56,8 +57,8 @@ pub async fn leased_event_is_nobody_elses(harness: &impl Harness<Store: Queue>) 
 }
 
 /// A worker that is gone is replaced. If it comes back, its verbs are `Lost`.
-pub async fn lapsed_event_is_leased_again_and_its_first_worker_is_fenced(harness: &impl Harness<Store: Queue>) {
-    let queue = QueueFixture::new("lapsed_event_is_leased_again_and_its_first_worker_is_fenced", harness).await;
+async fn lapsed_event_is_leased_again_and_its_first_worker_is_fenced(harness: &impl Harness<Store: Queue>) {
+    let queue = QueueFixture::new(harness).await;
     let event = queue.adds(NewEvent::new("evt_1")).await;
     let gone = queue.leases_for(harness.lease(), &event).await;
     harness.pass(harness.lease() * 2).await;
@@ -76,8 +77,8 @@ pub async fn lapsed_event_is_leased_again_and_its_first_worker_is_fenced(harness
 }
 
 /// A renewed lease does not lapse.
-pub async fn renewed_event_is_kept(harness: &impl Harness<Store: Queue>) {
-    let queue = QueueFixture::new("renewed_event_is_kept", harness).await;
+async fn renewed_event_is_kept(harness: &impl Harness<Store: Queue>) {
+    let queue = QueueFixture::new(harness).await;
     let event = queue.adds(NewEvent::new("evt_1")).await;
     let leased = queue.leases_for(harness.lease(), &event).await;
     queue.renews(&leased, LONG, Hold::Held).await;
@@ -87,8 +88,8 @@ pub async fn renewed_event_is_kept(harness: &impl Harness<Store: Queue>) {
 }
 
 /// Fencing is by token and not by clock: the work of a lapsed lease counts until another worker leases the event.
-pub async fn lapsed_lease_that_nobody_took_can_be_completed(harness: &impl Harness<Store: Queue>) {
-    let queue = QueueFixture::new("lapsed_lease_that_nobody_took_can_be_completed", harness).await;
+async fn lapsed_lease_that_nobody_took_can_be_completed(harness: &impl Harness<Store: Queue>) {
+    let queue = QueueFixture::new(harness).await;
     let event = queue.adds(NewEvent::new("evt_1")).await;
     let leased = queue.leases_for(harness.lease(), &event).await;
     harness.pass(harness.lease() * 2).await;
@@ -97,8 +98,8 @@ pub async fn lapsed_lease_that_nobody_took_can_be_completed(harness: &impl Harne
 }
 
 /// A lease leaves out endpoints and types that it does not want.
-pub async fn kinds_are_left_out(harness: &impl Harness<Store: Queue>) {
-    let queue = QueueFixture::new("kinds_are_left_out", harness).await;
+async fn kinds_are_left_out(harness: &impl Harness<Store: Queue>) {
+    let queue = QueueFixture::new(harness).await;
     let mut untyped = NewEvent::new("untyped").at("/b");
     untyped.event_type = None;
     for draft in [
@@ -125,8 +126,8 @@ pub async fn kinds_are_left_out(harness: &impl Harness<Store: Queue>) {
 }
 
 /// Events of a kind without room stay queued, and events of other kinds are leased instead.
-pub async fn no_more_of_a_kind_is_leased_than_it_has_room_for(harness: &impl Harness<Store: Queue>) {
-    let queue = QueueFixture::new("no_more_of_a_kind_is_leased_than_it_has_room_for", harness).await;
+async fn no_more_of_a_kind_is_leased_than_it_has_room_for(harness: &impl Harness<Store: Queue>) {
+    let queue = QueueFixture::new(harness).await;
     for (id, endpoint, event_type) in [
         ("a1", "/a", "x"),
         ("a2", "/a", "x"),
@@ -154,8 +155,8 @@ pub async fn no_more_of_a_kind_is_leased_than_it_has_room_for(harness: &impl Har
 }
 
 /// A start is remembered even if the lease lapses. A release and a requeue forget it.
-pub async fn start_is_remembered_and_renews(harness: &impl Harness<Store: Queue>) {
-    let queue = QueueFixture::new("start_is_remembered_and_renews", harness).await;
+async fn start_is_remembered_and_renews(harness: &impl Harness<Store: Queue>) {
+    let queue = QueueFixture::new(harness).await;
     let event = queue.adds(NewEvent::new("evt_1")).await;
     let leased = queue.leases_for(harness.lease(), &event).await;
     queue.verify("started", leased.started, false);
@@ -183,8 +184,8 @@ pub async fn start_is_remembered_and_renews(harness: &impl Harness<Store: Queue>
 }
 
 /// Waiting events are counted up to a limit, and running ones are not counted.
-pub async fn waiting_events_are_counted_up_to_a_limit(harness: &impl Harness<Store: Queue>) {
-    let queue = QueueFixture::new("waiting_events_are_counted_up_to_a_limit", harness).await;
+async fn waiting_events_are_counted_up_to_a_limit(harness: &impl Harness<Store: Queue>) {
+    let queue = QueueFixture::new(harness).await;
     for id in ["a", "b", "c", "d"] {
         queue.adds(NewEvent::new(id)).await;
     }
@@ -197,8 +198,8 @@ pub async fn waiting_events_are_counted_up_to_a_limit(harness: &impl Harness<Sto
 }
 
 /// An arrival wakes a waiting worker. The contract does not demand it, but every queue of this crate does it.
-pub async fn arrival_wakes(harness: &impl Harness<Store: Queue>) {
-    let queue = QueueFixture::new("arrival_wakes", harness).await;
+async fn arrival_wakes(harness: &impl Harness<Store: Queue>) {
+    let queue = QueueFixture::new(harness).await;
     // An earlier arrival may wake it, too.
     let _ = tokio::time::timeout(Duration::from_millis(200), queue.store.wake()).await;
     let woken = queue.store.wake();

@@ -2,29 +2,30 @@
 
 use std::time::Duration;
 
-use super::super::Harness;
-use super::super::fixture::{COMPLETED, FRESH, LONG};
-use super::fixture::{NewEvent, QueueFixture};
+use super::fixture::{COMPLETED, FRESH, LONG};
+use super::queue_fixture::{NewEvent, QueueFixture};
+use super::suite::{Case, Harness, cases};
 use crate::EventKey;
 use crate::store::Hold;
 use crate::store::queue::{EventState, Filter, Page, Queue, QueueCounts};
 
-/// Runs the checks of this module.
-pub async fn run(harness: &impl Harness<Store: Queue>) {
-    events_are_found_by_their_properties(harness).await;
-    pages_do_not_move(harness).await;
-    unknown_events_are_not_found(harness).await;
-    dead_letter_is_requeued_once(harness).await;
-    completed_event_is_not_replayed_unless_forced(harness).await;
-    waiting_and_running_events_are_not_requeued(harness).await;
-    discarded_event_is_not_run(harness).await;
-    forgotten_event_can_be_enqueued_again(harness).await;
-    counts_are_of_every_state(harness).await;
+pub(super) fn cases<H: Harness<Store: Queue>>() -> Vec<Case<H>> {
+    cases![
+        events_are_found_by_their_properties,
+        pages_do_not_move,
+        unknown_events_are_not_found,
+        dead_letter_is_requeued_once,
+        completed_event_is_not_replayed_unless_forced,
+        waiting_and_running_events_are_not_requeued,
+        discarded_event_is_not_run,
+        forgotten_event_can_be_enqueued_again,
+        counts_are_of_every_state,
+    ]
 }
 
 /// A filter finds events by state, type, endpoint and time.
-pub async fn events_are_found_by_their_properties(harness: &impl Harness<Store: Queue>) {
-    let queue = QueueFixture::new("events_are_found_by_their_properties", harness).await;
+async fn events_are_found_by_their_properties(harness: &impl Harness<Store: Queue>) {
+    let queue = QueueFixture::new(harness).await;
     let hour = Duration::from_secs(3600);
     let early = queue.received_at - hour;
     let dead = queue.adds(NewEvent::new("dead").of_type("invoice.paid")).await;
@@ -58,8 +59,8 @@ pub async fn events_are_found_by_their_properties(harness: &impl Harness<Store: 
 }
 
 /// A page begins after an event and not at an offset: arrivals and completions move no page.
-pub async fn pages_do_not_move(harness: &impl Harness<Store: Queue>) {
-    let queue = QueueFixture::new("pages_do_not_move", harness).await;
+async fn pages_do_not_move(harness: &impl Harness<Store: Queue>) {
+    let queue = QueueFixture::new(harness).await;
     for id in ["a", "b", "c", "d", "e"] {
         queue.adds(NewEvent::new(id)).await;
     }
@@ -79,8 +80,8 @@ pub async fn pages_do_not_move(harness: &impl Harness<Store: Queue>) {
 }
 
 /// Neither an unknown event nor one that is run inline is in the queue.
-pub async fn unknown_events_are_not_found(harness: &impl Harness<Store: Queue>) {
-    let queue = QueueFixture::new("unknown_events_are_not_found", harness).await;
+async fn unknown_events_are_not_found(harness: &impl Harness<Store: Queue>) {
+    let queue = QueueFixture::new(harness).await;
     let inline = NewEvent::new("inline");
     queue.claims(&inline, FRESH).await;
     for key in [inline.key, EventKey::new("/nowhere", None, "evt_1")] {
@@ -91,8 +92,8 @@ pub async fn unknown_events_are_not_found(harness: &impl Harness<Store: Queue>) 
 }
 
 /// A dead letter is requeued once, however often the operator asks, and has all its attempts again.
-pub async fn dead_letter_is_requeued_once(harness: &impl Harness<Store: Queue>) {
-    let queue = QueueFixture::new("dead_letter_is_requeued_once", harness).await;
+async fn dead_letter_is_requeued_once(harness: &impl Harness<Store: Queue>) {
+    let queue = QueueFixture::new(harness).await;
     let dead = queue.adds(NewEvent::new("dead")).await;
     queue.buries(&queue.leases(&dead).await, "hopeless", Hold::Held).await;
     let before = queue.adds(NewEvent::new("before")).await;
@@ -112,8 +113,8 @@ pub async fn dead_letter_is_requeued_once(harness: &impl Harness<Store: Queue>) 
 }
 
 /// A completed event is requeued only if the operator asks for completed events, too.
-pub async fn completed_event_is_not_replayed_unless_forced(harness: &impl Harness<Store: Queue>) {
-    let queue = QueueFixture::new("completed_event_is_not_replayed_unless_forced", harness).await;
+async fn completed_event_is_not_replayed_unless_forced(harness: &impl Harness<Store: Queue>) {
+    let queue = QueueFixture::new(harness).await;
     let done = queue.adds(NewEvent::new("done")).await;
     queue.completes(&queue.leases(&done).await, Hold::Held).await;
     let filter = Filter::one(done.key.clone());
@@ -126,8 +127,8 @@ pub async fn completed_event_is_not_replayed_unless_forced(harness: &impl Harnes
 }
 
 /// Waiting and running events are going to be run anyway, and must not run twice.
-pub async fn waiting_and_running_events_are_not_requeued(harness: &impl Harness<Store: Queue>) {
-    let queue = QueueFixture::new("waiting_and_running_events_are_not_requeued", harness).await;
+async fn waiting_and_running_events_are_not_requeued(harness: &impl Harness<Store: Queue>) {
+    let queue = QueueFixture::new(harness).await;
     let running = queue.adds(NewEvent::new("running")).await;
     let leased = queue.leases(&running).await;
     queue.adds(NewEvent::new("waiting")).await;
@@ -136,8 +137,8 @@ pub async fn waiting_and_running_events_are_not_requeued(harness: &impl Harness<
 }
 
 /// A discarded event, waiting or dead, is completed. A running one is left alone.
-pub async fn discarded_event_is_not_run(harness: &impl Harness<Store: Queue>) {
-    let queue = QueueFixture::new("discarded_event_is_not_run", harness).await;
+async fn discarded_event_is_not_run(harness: &impl Harness<Store: Queue>) {
+    let queue = QueueFixture::new(harness).await;
     let dead = queue.adds(NewEvent::new("dead")).await;
     queue.buries(&queue.leases(&dead).await, "hopeless", Hold::Held).await;
     let running = queue.adds(NewEvent::new("running")).await;
@@ -155,8 +156,8 @@ pub async fn discarded_event_is_not_run(harness: &impl Harness<Store: Queue>) {
 }
 
 /// A forgotten event, completed or dead, is unknown to the queue. Waiting and running events are left alone.
-pub async fn forgotten_event_can_be_enqueued_again(harness: &impl Harness<Store: Queue>) {
-    let queue = QueueFixture::new("forgotten_event_can_be_enqueued_again", harness).await;
+async fn forgotten_event_can_be_enqueued_again(harness: &impl Harness<Store: Queue>) {
+    let queue = QueueFixture::new(harness).await;
     let done = queue.adds(NewEvent::new("done")).await;
     queue.completes(&queue.leases(&done).await, Hold::Held).await;
     let dead = queue.adds(NewEvent::new("dead")).await;
@@ -174,8 +175,8 @@ pub async fn forgotten_event_can_be_enqueued_again(harness: &impl Harness<Store:
 }
 
 /// The counts cover every state, and say for how long the oldest due event has waited.
-pub async fn counts_are_of_every_state(harness: &impl Harness<Store: Queue>) {
-    let queue = QueueFixture::new("counts_are_of_every_state", harness).await;
+async fn counts_are_of_every_state(harness: &impl Harness<Store: Queue>) {
+    let queue = QueueFixture::new(harness).await;
     let counts = async || queue.answered("counts", queue.store.counts().await);
     queue.verify("counts of nothing", counts().await, QueueCounts::default());
     for id in ["1", "2", "3", "4", "5", "6", "7"] {

@@ -1,29 +1,42 @@
-//! The endings of a leased event.
+//! The endings of a leased event, and the bodies of completed events.
 
 use std::time::Duration;
 
-use super::super::Harness;
-use super::super::fixture::{COMPLETED, LONG};
-use super::fixture::{NewEvent, QueueFixture, ids};
-use crate::store::queue::{EventState, Queue};
-use crate::store::{Completion, Hold, Store};
+use super::fixture::{COMPLETED, LONG};
+use super::queue_fixture::{NewEvent, QueueFixture, ids};
+use super::suite::{Case, Harness, cases};
+use crate::store::queue::{EventState, Filter, Page, Queue};
+use crate::store::{Claim, Completion, Hold, Store};
 
-/// Runs the checks of this module.
-pub async fn run(harness: &impl Harness<Store: Queue>) {
-    completed_event_has_its_summary(harness).await;
-    released_event_is_leased_at_once_as_if_never_before(harness).await;
-    released_event_takes_its_old_place(harness).await;
-    retried_event_waits_for_its_time(harness).await;
-    buried_event_is_dead_and_kept_whole(harness).await;
-    completion_as_failed_buries(harness).await;
-    dead_letter_outlives_every_retention(harness).await;
-    settling_twice_is_settling_once(harness).await;
-    long_reasons_with_odd_characters_are_kept(harness).await;
+pub(super) fn cases<H: Harness<Store: Queue>>() -> Vec<Case<H>> {
+    cases![
+        completed_event_has_its_summary,
+        released_event_is_leased_at_once_as_if_never_before,
+        released_event_takes_its_old_place,
+        retried_event_waits_for_its_time,
+        buried_event_is_dead_and_kept_whole,
+        completion_as_failed_buries,
+        dead_letter_outlives_every_retention,
+        settling_twice_is_settling_once,
+        long_reasons_with_odd_characters_are_kept,
+    ]
+}
+
+/// The cases of stores that keep the bodies of completed events for `kept`.
+pub(super) fn body_cases<H: Harness<Store: Queue>>(kept: Duration) -> Vec<Case<H>> {
+    vec![
+        Case::new("completed_body_goes_before_its_record", move |harness| {
+            Box::pin(completed_body_goes_before_its_record(harness, kept))
+        }),
+        Case::new("bodies_that_are_still_needed_stay", move |harness| {
+            Box::pin(bodies_that_are_still_needed_stay(harness, kept))
+        }),
+    ]
 }
 
 /// A completed event has its summary, and says when it was completed.
-pub async fn completed_event_has_its_summary(harness: &impl Harness<Store: Queue>) {
-    let queue = QueueFixture::new("completed_event_has_its_summary", harness).await;
+async fn completed_event_has_its_summary(harness: &impl Harness<Store: Queue>) {
+    let queue = QueueFixture::new(harness).await;
     let event = queue.adds(NewEvent::new("evt_1")).await;
     queue.completes(&queue.leases(&event).await, Hold::Held).await;
     let kept = queue.gets(&event).await;
@@ -34,8 +47,8 @@ pub async fn completed_event_has_its_summary(harness: &impl Harness<Store: Queue
 }
 
 /// A released event is due again, and the attempt does not count.
-pub async fn released_event_is_leased_at_once_as_if_never_before(harness: &impl Harness<Store: Queue>) {
-    let queue = QueueFixture::new("released_event_is_leased_at_once_as_if_never_before", harness).await;
+async fn released_event_is_leased_at_once_as_if_never_before(harness: &impl Harness<Store: Queue>) {
+    let queue = QueueFixture::new(harness).await;
     let event = queue.adds(NewEvent::new("evt_1")).await;
     let leased = queue.leases(&event).await;
     queue.releases(&leased, Hold::Held).await;
@@ -47,8 +60,8 @@ pub async fn released_event_is_leased_at_once_as_if_never_before(harness: &impl 
 }
 
 /// A released event is leased ahead of events that came later, however often it is released.
-pub async fn released_event_takes_its_old_place(harness: &impl Harness<Store: Queue>) {
-    let queue = QueueFixture::new("released_event_takes_its_old_place", harness).await;
+async fn released_event_takes_its_old_place(harness: &impl Harness<Store: Queue>) {
+    let queue = QueueFixture::new(harness).await;
     for id in ["a", "b", "c"] {
         queue.adds(NewEvent::new(id)).await;
         harness.pass(Duration::from_millis(2)).await;
@@ -80,8 +93,8 @@ pub async fn released_event_takes_its_old_place(harness: &impl Harness<Store: Qu
 }
 
 /// A retried event is not leased before its time, and its log has the reason.
-pub async fn retried_event_waits_for_its_time(harness: &impl Harness<Store: Queue>) {
-    let queue = QueueFixture::new("retried_event_waits_for_its_time", harness).await;
+async fn retried_event_waits_for_its_time(harness: &impl Harness<Store: Queue>) {
+    let queue = QueueFixture::new(harness).await;
     let event = queue.adds(NewEvent::new("evt_1")).await;
     let leased = queue.leases(&event).await;
     queue.retries(&leased, harness.lease(), "the first", Hold::Held).await;
@@ -102,8 +115,8 @@ pub async fn retried_event_waits_for_its_time(harness: &impl Harness<Store: Queu
 }
 
 /// A buried event keeps its request, its reason and its failures, and is not run again.
-pub async fn buried_event_is_dead_and_kept_whole(harness: &impl Harness<Store: Queue>) {
-    let queue = QueueFixture::new("buried_event_is_dead_and_kept_whole", harness).await;
+async fn buried_event_is_dead_and_kept_whole(harness: &impl Harness<Store: Queue>) {
+    let queue = QueueFixture::new(harness).await;
     let event = queue.adds(NewEvent::new("evt_1")).await;
     queue.retries(&queue.leases(&event).await, Duration::ZERO, "flaky", Hold::Held).await;
     queue.buries(&queue.leases(&event).await, "hopeless", Hold::Held).await;
@@ -118,8 +131,8 @@ pub async fn buried_event_is_dead_and_kept_whole(harness: &impl Harness<Store: Q
 }
 
 /// A completion as failed makes a queued event a dead letter.
-pub async fn completion_as_failed_buries(harness: &impl Harness<Store: Queue>) {
-    let queue = QueueFixture::new("completion_as_failed_buries", harness).await;
+async fn completion_as_failed_buries(harness: &impl Harness<Store: Queue>) {
+    let queue = QueueFixture::new(harness).await;
     let event = queue.adds(NewEvent::new("evt_1")).await;
     let leased = queue.leases(&event).await;
     let came =
@@ -130,8 +143,8 @@ pub async fn completion_as_failed_buries(harness: &impl Harness<Store: Queue>) {
 }
 
 /// A dead letter stays until an operator removes it.
-pub async fn dead_letter_outlives_every_retention(harness: &impl Harness<Store: Queue>) {
-    let queue = QueueFixture::new("dead_letter_outlives_every_retention", harness).await;
+async fn dead_letter_outlives_every_retention(harness: &impl Harness<Store: Queue>) {
+    let queue = QueueFixture::new(harness).await;
     let event = queue.adds(NewEvent::new("evt_1")).await;
     queue.buries(&queue.leases(&event).await, "hopeless", Hold::Held).await;
     harness.pass(harness.retention() * 2).await;
@@ -140,8 +153,8 @@ pub async fn dead_letter_outlives_every_retention(harness: &impl Harness<Store: 
 }
 
 /// A settlement whose reply was lost is repeated, and changes nothing.
-pub async fn settling_twice_is_settling_once(harness: &impl Harness<Store: Queue>) {
-    let queue = QueueFixture::new("settling_twice_is_settling_once", harness).await;
+async fn settling_twice_is_settling_once(harness: &impl Harness<Store: Queue>) {
+    let queue = QueueFixture::new(harness).await;
     let done = queue.adds(NewEvent::new("done")).await;
     let leased = queue.leases(&done).await;
     queue.completes(&leased, Hold::Held).await;
@@ -163,8 +176,8 @@ pub async fn settling_twice_is_settling_once(harness: &impl Harness<Store: Queue
 }
 
 /// Reasons may be any text. A store may replace line ends and NUL.
-pub async fn long_reasons_with_odd_characters_are_kept(harness: &impl Harness<Store: Queue>) {
-    let queue = QueueFixture::new("long_reasons_with_odd_characters_are_kept", harness).await;
+async fn long_reasons_with_odd_characters_are_kept(harness: &impl Harness<Store: Queue>) {
+    let queue = QueueFixture::new(harness).await;
     let event = queue.adds(NewEvent::new("evt_1")).await;
     let reason = format!("{} 'quoted' \"twice\" \\ % ☃ {{}}", "é".repeat(200));
     queue.retries(&queue.leases(&event).await, Duration::ZERO, &reason, Hold::Held).await;
@@ -174,4 +187,62 @@ pub async fn long_reasons_with_odd_characters_are_kept(harness: &impl Harness<St
     let reasons: Vec<_> = kept.failures.iter().map(|attempt| &*attempt.reason).collect();
     queue.verify("failures", reasons.len(), 3);
     queue.verify("reasons", &reasons[..2], &[&*reason, ""]);
+}
+
+/// The record without its body still deduplicates, is listed, and tells a changed body.
+async fn completed_body_goes_before_its_record(harness: &impl Harness<Store: Queue>, kept: Duration) {
+    let queue = QueueFixture::new(harness).await;
+    let done = queue.adds(NewEvent::new("done")).await;
+    queue.completes(&queue.leases(&done).await, Hold::Held).await;
+    let discarded = queue.adds(NewEvent::new("discarded")).await;
+    let filter = Filter::one(discarded.key.clone());
+    queue.verify("discarded", queue.answered("discard", queue.store.discard(&filter, LONG).await), 1);
+    if kept > Duration::ZERO {
+        queue.verify("body, at first", queue.gets(&done).await.request, Some(done.request.clone()));
+    }
+    harness.pass(kept * 2).await;
+    for event in [&done, &discarded] {
+        let came = queue.gets(event).await;
+        queue.verify("body, later", (came.request, came.state), (None, EventState::Completed));
+        queue.claims(event, COMPLETED).await;
+        queue.enqueues(event, COMPLETED).await;
+        let mut changed = event.clone();
+        changed.request.body = "other bytes".into();
+        queue.claims(&changed, Claim::Completed { same_body: false }).await;
+    }
+    queue.lists(&Filter::all().state(EventState::Completed), &["done", "discarded"]).await;
+    for completed_too in [false, true] {
+        let came = queue.answered("requeue", queue.store.requeue(&Filter::all(), completed_too).await);
+        let without_body = if completed_too { 2 } else { 0 };
+        queue.verify("requeue", (came.events, came.without_body), (0, without_body));
+    }
+    queue.leases_nothing().await;
+    queue.verify("forgotten", queue.answered("forget", queue.store.forget(&Filter::all()).await), 2);
+    let listed = queue.answered("list", queue.store.list(&Filter::all(), &Page::first(9)).await);
+    queue.verify("left", listed.len(), 0);
+    // A forgotten event can be enqueued again, with its body.
+    queue.adds(done.clone()).await;
+    queue.verify("body, accepted anew", queue.leases(&done).await.request, done.request);
+}
+
+/// Waiting, running and dead events keep their bodies, and so does an event that is requeued in time.
+async fn bodies_that_are_still_needed_stay(harness: &impl Harness<Store: Queue>, kept: Duration) {
+    let queue = QueueFixture::new(harness).await;
+    let dead = queue.adds(NewEvent::new("dead")).await;
+    queue.buries(&queue.leases(&dead).await, "hopeless", Hold::Held).await;
+    let running = queue.adds(NewEvent::new("running")).await;
+    queue.leases(&running).await;
+    let requeued = (kept > Duration::ZERO).then(|| NewEvent::new("requeued"));
+    if let Some(requeued) = &requeued {
+        queue.adds(requeued.clone()).await;
+        queue.completes(&queue.leases(requeued).await, Hold::Held).await;
+        queue.requeues(&Filter::one(requeued.key.clone()), true, 1).await;
+    }
+    let waiting = queue.adds(NewEvent::new("waiting")).await;
+    harness.pass(kept * 2).await;
+    for event in [&dead, &running, &waiting].into_iter().chain(&requeued) {
+        queue.verify("body", queue.gets(event).await.request, Some(event.request.clone()));
+    }
+    queue.requeues(&Filter::one(dead.key.clone()), false, 1).await;
+    queue.verify("body of the dead letter", queue.gets(&dead).await.request, Some(dead.request));
 }

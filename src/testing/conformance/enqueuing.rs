@@ -2,30 +2,31 @@
 
 use std::time::Duration;
 
-use super::super::Harness;
-use super::super::fixture::{COMPLETED, FRESH, IN_FLIGHT, LONG};
-use super::fixture::{ACCEPTED, NewEvent, QueueFixture};
+use super::fixture::{COMPLETED, FRESH, IN_FLIGHT, LONG};
+use super::queue_fixture::{ACCEPTED, NewEvent, QueueFixture};
+use super::suite::{Case, Harness, cases};
 use crate::store::queue::{EventState, Queue};
 use crate::store::{Claim, ClaimToken, Completion, Hold, Store};
 
-/// Runs the checks of this module.
-pub async fn run(harness: &impl Harness<Store: Queue>) {
-    enqueued_event_is_accepted(harness).await;
-    own_token_is_fresh_again(harness).await;
-    leased_event_is_accepted_even_when_its_lease_has_lapsed(harness).await;
-    finished_event_is_completed(harness).await;
-    expired_event_is_enqueued_anew(harness).await;
-    inline_claim_is_in_flight(harness).await;
-    inline_completion_is_completed(harness).await;
-    released_or_lapsed_inline_claim_is_enqueued(harness).await;
-    other_body_is_noticed(harness).await;
-    enqueued_event_comes_back_as_it_was(harness).await;
-    peek_answers_as_enqueue_and_stores_nothing(harness).await;
+pub(super) fn cases<H: Harness<Store: Queue>>() -> Vec<Case<H>> {
+    cases![
+        enqueued_event_is_accepted,
+        own_token_is_fresh_again,
+        leased_event_is_accepted_even_when_its_lease_has_lapsed,
+        finished_event_is_completed,
+        expired_event_is_enqueued_anew,
+        inline_claim_is_in_flight,
+        inline_completion_is_completed,
+        released_or_lapsed_inline_claim_is_enqueued,
+        other_body_is_noticed,
+        enqueued_event_comes_back_as_it_was,
+        peek_answers_as_enqueue_and_stores_nothing,
+    ]
 }
 
 /// In every state of the event, peek answers as enqueue would.
-pub async fn peek_answers_as_enqueue_and_stores_nothing(harness: &impl Harness<Store: Queue>) {
-    let queue = QueueFixture::new("peek_answers_as_enqueue_and_stores_nothing", harness).await;
+async fn peek_answers_as_enqueue_and_stores_nothing(harness: &impl Harness<Store: Queue>) {
+    let queue = QueueFixture::new(harness).await;
     let event = NewEvent::new("evt_1");
     queue.peeks(&event, None).await;
     queue.peeks(&event, None).await;
@@ -54,8 +55,8 @@ pub async fn peek_answers_as_enqueue_and_stores_nothing(harness: &impl Harness<S
 }
 
 /// A queued event is accepted to claims and to further deliveries.
-pub async fn enqueued_event_is_accepted(harness: &impl Harness<Store: Queue>) {
-    let queue = QueueFixture::new("enqueued_event_is_accepted", harness).await;
+async fn enqueued_event_is_accepted(harness: &impl Harness<Store: Queue>) {
+    let queue = QueueFixture::new(harness).await;
     let event = queue.adds(NewEvent::new("evt_1")).await;
     queue.enqueues(&event, ACCEPTED).await;
     queue.claims(&event, ACCEPTED).await;
@@ -64,8 +65,8 @@ pub async fn enqueued_event_is_accepted(harness: &impl Harness<Store: Queue>) {
 }
 
 /// An enqueue whose reply was lost is repeated under its token, and stores the event once.
-pub async fn own_token_is_fresh_again(harness: &impl Harness<Store: Queue>) {
-    let queue = QueueFixture::new("own_token_is_fresh_again", harness).await;
+async fn own_token_is_fresh_again(harness: &impl Harness<Store: Queue>) {
+    let queue = QueueFixture::new(harness).await;
     let (event, token) = (NewEvent::new("evt_1"), ClaimToken::random());
     queue.enqueues_by(token, &event, FRESH).await;
     queue.enqueues_by(token, &event, FRESH).await;
@@ -74,8 +75,8 @@ pub async fn own_token_is_fresh_again(harness: &impl Harness<Store: Queue>) {
 }
 
 /// An event that a worker has leased is going to be run, even if that worker is gone.
-pub async fn leased_event_is_accepted_even_when_its_lease_has_lapsed(harness: &impl Harness<Store: Queue>) {
-    let queue = QueueFixture::new("leased_event_is_accepted_even_when_its_lease_has_lapsed", harness).await;
+async fn leased_event_is_accepted_even_when_its_lease_has_lapsed(harness: &impl Harness<Store: Queue>) {
+    let queue = QueueFixture::new(harness).await;
     let event = queue.adds(NewEvent::new("evt_1")).await;
     queue.leases_for(harness.lease(), &event).await;
     queue.claims(&event, ACCEPTED).await;
@@ -85,8 +86,8 @@ pub async fn leased_event_is_accepted_even_when_its_lease_has_lapsed(harness: &i
 }
 
 /// A completed or dead event is not run again.
-pub async fn finished_event_is_completed(harness: &impl Harness<Store: Queue>) {
-    let queue = QueueFixture::new("finished_event_is_completed", harness).await;
+async fn finished_event_is_completed(harness: &impl Harness<Store: Queue>) {
+    let queue = QueueFixture::new(harness).await;
     let done = queue.adds(NewEvent::new("done")).await;
     queue.completes(&queue.leases(&done).await, Hold::Held).await;
     let dead = queue.adds(NewEvent::new("dead")).await;
@@ -99,8 +100,8 @@ pub async fn finished_event_is_completed(harness: &impl Harness<Store: Queue>) {
 }
 
 /// After its retention a completed event is as if it had never been.
-pub async fn expired_event_is_enqueued_anew(harness: &impl Harness<Store: Queue>) {
-    let queue = QueueFixture::new("expired_event_is_enqueued_anew", harness).await;
+async fn expired_event_is_enqueued_anew(harness: &impl Harness<Store: Queue>) {
+    let queue = QueueFixture::new(harness).await;
     let event = queue.adds(NewEvent::new("evt_1")).await;
     queue.completes_for(harness.retention(), &queue.leases(&event).await, Hold::Held).await;
     queue.enqueues(&event, COMPLETED).await;
@@ -111,8 +112,8 @@ pub async fn expired_event_is_enqueued_anew(harness: &impl Harness<Store: Queue>
 }
 
 /// An event that an inline receiver runs is not queued: it may still fail.
-pub async fn inline_claim_is_in_flight(harness: &impl Harness<Store: Queue>) {
-    let queue = QueueFixture::new("inline_claim_is_in_flight", harness).await;
+async fn inline_claim_is_in_flight(harness: &impl Harness<Store: Queue>) {
+    let queue = QueueFixture::new(harness).await;
     let event = NewEvent::new("evt_1");
     queue.claims(&event, FRESH).await;
     queue.enqueues(&event, IN_FLIGHT).await;
@@ -120,8 +121,8 @@ pub async fn inline_claim_is_in_flight(harness: &impl Harness<Store: Queue>) {
 }
 
 /// An event that an inline receiver has completed is completed for the queue, too.
-pub async fn inline_completion_is_completed(harness: &impl Harness<Store: Queue>) {
-    let queue = QueueFixture::new("inline_completion_is_completed", harness).await;
+async fn inline_completion_is_completed(harness: &impl Harness<Store: Queue>) {
+    let queue = QueueFixture::new(harness).await;
     let event = NewEvent::new("evt_1");
     let token = queue.claims(&event, FRESH).await;
     let done = Completion::succeeded("200 OK", LONG);
@@ -132,8 +133,8 @@ pub async fn inline_completion_is_completed(harness: &impl Harness<Store: Queue>
 }
 
 /// An event that an inline receiver has released, or whose claim lapsed, can be enqueued.
-pub async fn released_or_lapsed_inline_claim_is_enqueued(harness: &impl Harness<Store: Queue>) {
-    let queue = QueueFixture::new("released_or_lapsed_inline_claim_is_enqueued", harness).await;
+async fn released_or_lapsed_inline_claim_is_enqueued(harness: &impl Harness<Store: Queue>) {
+    let queue = QueueFixture::new(harness).await;
     let (released, lapsed) = (NewEvent::new("released"), NewEvent::new("lapsed"));
     let token = queue.claims(&released, FRESH).await;
     let came = queue.store.release(&released.key, token).await;
@@ -151,8 +152,8 @@ pub async fn released_or_lapsed_inline_claim_is_enqueued(harness: &impl Harness<
 }
 
 /// `same_body` compares with the body that was enqueued.
-pub async fn other_body_is_noticed(harness: &impl Harness<Store: Queue>) {
-    let queue = QueueFixture::new("other_body_is_noticed", harness).await;
+async fn other_body_is_noticed(harness: &impl Harness<Store: Queue>) {
+    let queue = QueueFixture::new(harness).await;
     let event = queue.adds(NewEvent::new("evt_1")).await;
     let mut other = event.clone();
     other.request.body = "another body".into();
@@ -163,8 +164,8 @@ pub async fn other_body_is_noticed(harness: &impl Harness<Store: Queue>) {
 }
 
 /// A lease returns every byte of the request, the type, and the key in its parts.
-pub async fn enqueued_event_comes_back_as_it_was(harness: &impl Harness<Store: Queue>) {
-    let queue = QueueFixture::new("enqueued_event_comes_back_as_it_was", harness).await;
+async fn enqueued_event_comes_back_as_it_was(harness: &impl Harness<Store: Queue>) {
+    let queue = QueueFixture::new(harness).await;
     let mut every_byte = NewEvent::new("日本 🦀 'x\"");
     every_byte.request.body = (0..=255).cycle().take(70_000).collect::<Vec<u8>>().into();
     let mut bare = NewEvent::new("bare");

@@ -2,25 +2,26 @@
 
 use std::time::Duration;
 
-use super::super::Harness;
-use super::super::fixture::LONG;
-use super::fixture::{NewEvent, QueueFixture, ids};
+use super::fixture::LONG;
+use super::queue_fixture::{NewEvent, QueueFixture, ids};
+use super::suite::{Case, Harness, cases};
 use crate::store::Hold;
 use crate::store::queue::{Filter, Order, Queue};
 
-/// Runs the checks of this module.
-pub async fn run(harness: &impl Harness<Store: Queue>) {
-    events_of_one_resource_run_one_at_a_time_in_the_order_of_their_arrival(harness).await;
-    retried_event_delays_those_behind_it(harness).await;
-    released_event_stays_first(harness).await;
-    lapsed_event_stays_first(harness).await;
-    dead_letter_lets_the_next_event_run(harness).await;
-    discarded_event_lets_the_next_event_run(harness).await;
-    requeued_event_is_last_of_its_order(harness).await;
-    older_sequences_are_superseded(harness).await;
-    unfinished_events_supersede_nothing(harness).await;
-    discarded_event_supersedes_nothing(harness).await;
-    replayed_and_forgotten_events_stay_superseded(harness).await;
+pub(super) fn cases<H: Harness<Store: Queue>>() -> Vec<Case<H>> {
+    cases![
+        events_of_one_resource_run_one_at_a_time_in_the_order_of_their_arrival,
+        retried_event_delays_those_behind_it,
+        released_event_stays_first,
+        lapsed_event_stays_first,
+        dead_letter_lets_the_next_event_run,
+        discarded_event_lets_the_next_event_run,
+        requeued_event_is_last_of_its_order,
+        older_sequences_are_superseded,
+        unfinished_events_supersede_nothing,
+        discarded_event_supersedes_nothing,
+        replayed_and_forgotten_events_stay_superseded,
+    ]
 }
 
 fn of(resource: &str, id: &str) -> NewEvent {
@@ -32,11 +33,8 @@ fn nth(sequence: i64, id: &str) -> NewEvent {
 }
 
 /// Events of one resource run one at a time, and those of others in parallel.
-pub async fn events_of_one_resource_run_one_at_a_time_in_the_order_of_their_arrival(
-    harness: &impl Harness<Store: Queue>,
-) {
-    let queue =
-        QueueFixture::new("events_of_one_resource_run_one_at_a_time_in_the_order_of_their_arrival", harness).await;
+async fn events_of_one_resource_run_one_at_a_time_in_the_order_of_their_arrival(harness: &impl Harness<Store: Queue>) {
+    let queue = QueueFixture::new(harness).await;
     for draft in [of("a", "a1"), of("a", "a2"), of("b", "b1"), of("a", "a3"), NewEvent::new("free"), of("b", "b2")] {
         queue.adds(draft).await;
     }
@@ -54,8 +52,8 @@ pub async fn events_of_one_resource_run_one_at_a_time_in_the_order_of_their_arri
 }
 
 /// Events behind a retried one wait, or the order would be lost.
-pub async fn retried_event_delays_those_behind_it(harness: &impl Harness<Store: Queue>) {
-    let queue = QueueFixture::new("retried_event_delays_those_behind_it", harness).await;
+async fn retried_event_delays_those_behind_it(harness: &impl Harness<Store: Queue>) {
+    let queue = QueueFixture::new(harness).await;
     let first = queue.adds(of("a", "a1")).await;
     queue.adds(of("a", "a2")).await;
     queue.retries(&queue.leases(&first).await, harness.lease(), "flaky", Hold::Held).await;
@@ -66,8 +64,8 @@ pub async fn retried_event_delays_those_behind_it(harness: &impl Harness<Store: 
 }
 
 /// An event that is released stays the first: a worker that shuts down does not change the order.
-pub async fn released_event_stays_first(harness: &impl Harness<Store: Queue>) {
-    let queue = QueueFixture::new("released_event_stays_first", harness).await;
+async fn released_event_stays_first(harness: &impl Harness<Store: Queue>) {
+    let queue = QueueFixture::new(harness).await;
     let first = queue.adds(of("a", "a1")).await;
     queue.adds(of("a", "a2")).await;
     queue.releases(&queue.leases(&first).await, Hold::Held).await;
@@ -75,8 +73,8 @@ pub async fn released_event_stays_first(harness: &impl Harness<Store: Queue>) {
 }
 
 /// An event whose lease lapsed stays the first: a worker that dies does not change the order.
-pub async fn lapsed_event_stays_first(harness: &impl Harness<Store: Queue>) {
-    let queue = QueueFixture::new("lapsed_event_stays_first", harness).await;
+async fn lapsed_event_stays_first(harness: &impl Harness<Store: Queue>) {
+    let queue = QueueFixture::new(harness).await;
     let first = queue.adds(of("a", "a1")).await;
     queue.adds(of("a", "a2")).await;
     queue.leases_for(harness.lease(), &first).await;
@@ -85,8 +83,8 @@ pub async fn lapsed_event_stays_first(harness: &impl Harness<Store: Queue>) {
 }
 
 /// A dead letter must not stop its resource for ever.
-pub async fn dead_letter_lets_the_next_event_run(harness: &impl Harness<Store: Queue>) {
-    let queue = QueueFixture::new("dead_letter_lets_the_next_event_run", harness).await;
+async fn dead_letter_lets_the_next_event_run(harness: &impl Harness<Store: Queue>) {
+    let queue = QueueFixture::new(harness).await;
     let first = queue.adds(of("a", "a1")).await;
     let second = queue.adds(of("a", "a2")).await;
     queue.buries(&queue.leases(&first).await, "hopeless", Hold::Held).await;
@@ -94,8 +92,8 @@ pub async fn dead_letter_lets_the_next_event_run(harness: &impl Harness<Store: Q
 }
 
 /// A discarded event does not stop its resource.
-pub async fn discarded_event_lets_the_next_event_run(harness: &impl Harness<Store: Queue>) {
-    let queue = QueueFixture::new("discarded_event_lets_the_next_event_run", harness).await;
+async fn discarded_event_lets_the_next_event_run(harness: &impl Harness<Store: Queue>) {
+    let queue = QueueFixture::new(harness).await;
     let first = queue.adds(of("a", "a1")).await;
     let second = queue.adds(of("a", "a2")).await;
     queue.retries(&queue.leases(&first).await, LONG, "flaky", Hold::Held).await;
@@ -106,8 +104,8 @@ pub async fn discarded_event_lets_the_next_event_run(harness: &impl Harness<Stor
 }
 
 /// A requeued event was overtaken already, so it is the last of its order.
-pub async fn requeued_event_is_last_of_its_order(harness: &impl Harness<Store: Queue>) {
-    let queue = QueueFixture::new("requeued_event_is_last_of_its_order", harness).await;
+async fn requeued_event_is_last_of_its_order(harness: &impl Harness<Store: Queue>) {
+    let queue = QueueFixture::new(harness).await;
     let first = queue.adds(of("a", "a1")).await;
     let second = queue.adds(of("a", "a2")).await;
     queue.buries(&queue.leases(&first).await, "hopeless", Hold::Held).await;
@@ -119,8 +117,8 @@ pub async fn requeued_event_is_last_of_its_order(harness: &impl Harness<Store: Q
 }
 
 /// An event whose sequence is not above the last completed one is superseded.
-pub async fn older_sequences_are_superseded(harness: &impl Harness<Store: Queue>) {
-    let queue = QueueFixture::new("older_sequences_are_superseded", harness).await;
+async fn older_sequences_are_superseded(harness: &impl Harness<Store: Queue>) {
+    let queue = QueueFixture::new(harness).await;
     let other = NewEvent::new("other").ordered(Order::of("s").sequence(1));
     for (draft, superseded) in [
         (nth(5, "five"), false),
@@ -139,8 +137,8 @@ pub async fn older_sequences_are_superseded(harness: &impl Harness<Store: Queue>
 }
 
 /// An event that failed was not applied, so it supersedes no other.
-pub async fn unfinished_events_supersede_nothing(harness: &impl Harness<Store: Queue>) {
-    let queue = QueueFixture::new("unfinished_events_supersede_nothing", harness).await;
+async fn unfinished_events_supersede_nothing(harness: &impl Harness<Store: Queue>) {
+    let queue = QueueFixture::new(harness).await;
     let newer = queue.adds(nth(2, "newer")).await;
     queue.retries(&queue.leases(&newer).await, Duration::ZERO, "flaky", Hold::Held).await;
     queue.buries(&queue.leases(&newer).await, "hopeless", Hold::Held).await;
@@ -149,8 +147,8 @@ pub async fn unfinished_events_supersede_nothing(harness: &impl Harness<Store: Q
 }
 
 /// An event that was never run was not applied, so it supersedes no other.
-pub async fn discarded_event_supersedes_nothing(harness: &impl Harness<Store: Queue>) {
-    let queue = QueueFixture::new("discarded_event_supersedes_nothing", harness).await;
+async fn discarded_event_supersedes_nothing(harness: &impl Harness<Store: Queue>) {
+    let queue = QueueFixture::new(harness).await;
     let newer = queue.adds(nth(2, "newer")).await;
     let came = queue.answered("discard", queue.store.discard(&Filter::one(newer.key), LONG).await);
     queue.verify("discarded", came, 1);
@@ -159,8 +157,8 @@ pub async fn discarded_event_supersedes_nothing(harness: &impl Harness<Store: Qu
 }
 
 /// The last applied sequence is remembered for longer than its event, and a requeue of the event does not change it.
-pub async fn replayed_and_forgotten_events_stay_superseded(harness: &impl Harness<Store: Queue>) {
-    let queue = QueueFixture::new("replayed_and_forgotten_events_stay_superseded", harness).await;
+async fn replayed_and_forgotten_events_stay_superseded(harness: &impl Harness<Store: Queue>) {
+    let queue = QueueFixture::new(harness).await;
     let applied = queue.adds(nth(5, "applied")).await;
     queue.completes(&queue.leases(&applied).await, Hold::Held).await;
     queue.requeues(&Filter::one(applied.key.clone()), true, 1).await;

@@ -4,8 +4,8 @@ use std::fmt::Debug;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
-use super::super::Harness;
-use super::super::fixture::{FRESH, LONG, fail, fail_by, without_attempt};
+use super::fixture::{FRESH, LONG, fail, fail_by, without_attempt};
+use super::suite::Harness;
 use crate::EventKey;
 use crate::store::queue::{EventState, Filter, LeaseRequest, Leased, Order, Page, Queue, QueuedEvent, StoredRequest};
 use crate::store::{Claim, ClaimRequest, ClaimToken, Completion, Fingerprint, Hold, StoreError};
@@ -16,7 +16,6 @@ pub(super) const ACCEPTED: Claim = Claim::Accepted { same_body: true };
 
 /// A queue under check. A method fails the check unless the answer is the expected one.
 pub(super) struct QueueFixture<Q> {
-    check: &'static str,
     pub(super) store: Arc<Q>,
     /// When events were received, in whole milliseconds: a store need not keep more.
     pub(super) received_at: SystemTime,
@@ -72,9 +71,9 @@ impl NewEvent {
 }
 
 impl<Q: Queue> QueueFixture<Q> {
-    pub(super) async fn new(check: &'static str, harness: &impl Harness<Store = Q>) -> Self {
+    pub(super) async fn new(harness: &impl Harness<Store = Q>) -> Self {
         let received_at = NewEvent::new("").request.received_at;
-        Self { check, store: Arc::new(harness.store().await), received_at }
+        Self { store: Arc::new(harness.store().await), received_at }
     }
 
     /// Enqueues under a new token.
@@ -194,7 +193,7 @@ impl<Q: Queue> QueueFixture<Q> {
     }
 
     pub(super) fn answered<T>(&self, verb: &str, answer: Result<T, StoreError>) -> T {
-        answer.unwrap_or_else(|error| fail_by(self.check, verb, &error))
+        answer.unwrap_or_else(|error| fail_by(verb, &error))
     }
 
     #[allow(clippy::needless_pass_by_value, reason = "reads better at every call")]
@@ -205,7 +204,7 @@ impl<Q: Queue> QueueFixture<Q> {
     }
 
     pub(super) fn fail(&self, what: &str, expected: &dyn Debug, came: &dyn Debug) -> ! {
-        fail(self.check, what, expected, came)
+        fail(what, expected, came)
     }
 }
 

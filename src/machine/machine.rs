@@ -29,7 +29,12 @@ pub(crate) enum Ended {
     Accepted,
     /// Completed or queued before: nothing to do.
     Duplicate,
-    /// The delivery was refused, and the event not run.
+    /// The work did not begin, or was dropped half-way. Says how its claim was settled.
+    Dropped {
+        why: RejectionKind,
+        settled: Settled,
+    },
+    /// The delivery was refused: it held no claim, or gave back the one that it had taken over.
     Refused(Rejection),
 }
 
@@ -174,7 +179,7 @@ async fn run_and_settle(cx: &Context<'_>, mut held: Held, work: &mut impl Work) 
         Worked::Done => Ended::Ran(settled),
         Worked::NotReady => Ended::NotReady(Some(settled)),
         Worked::Panicked => Ended::Panicked(settled),
-        Worked::Dropped(why) => why.into(),
+        Worked::Dropped(why) => Ended::Dropped { why, settled },
     }
 }
 

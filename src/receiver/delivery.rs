@@ -158,6 +158,7 @@ fn conclude<R, E>(
         (Ended::Accepted, _) => return (Ok(config.answer_accepted()), Outcome::Accepted, nothing),
         (Ended::Duplicate, _) => return (Ok(config.answer_duplicate(key)), Outcome::Duplicate, nothing),
         (Ended::Refused(rejection), _) => return refused(rejection),
+        (Ended::Dropped { why, .. }, _) => return refused(why.into()),
         // Only a panic leaves no output behind.
         (Ended::Panicked(_) | Ended::Ran(_) | Ended::NotReady(_), _) => {
             return (Ok(Config::answer_panic()), Outcome::Panicked, Answered::because(PANICKED));

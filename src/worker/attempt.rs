@@ -130,11 +130,14 @@ where
         let outcome = match ended {
             // The handler was not called.
             Ended::Ran(Settled::Released(Some(Hold::Held))) if self.failure.is_none() => AttemptOutcome::Released,
-            Ended::Ran(settled) | Ended::Panicked(settled) | Ended::NotReady(Some(settled)) => {
-                self.outcome_of(*settled)
-            }
-            // `Refused`: the work was dropped before or while the handler ran, and the attempt does not count.
-            Ended::NotReady(None) | Ended::Accepted | Ended::Duplicate | Ended::Refused(_) => AttemptOutcome::Released,
+            // The attempt does not count: the work did not begin, or was dropped half-way.
+            Ended::Dropped { settled: Settled::Released(Some(Hold::Held)), .. } => AttemptOutcome::Released,
+            Ended::Ran(settled)
+            | Ended::Panicked(settled)
+            | Ended::NotReady(Some(settled))
+            | Ended::Dropped { settled, .. } => self.outcome_of(*settled),
+            // Only a delivery that asks for its claim ends so. A worker has leased its event.
+            Ended::NotReady(None) | Ended::Accepted | Ended::Duplicate | Ended::Refused(_) => AttemptOutcome::Unknown,
         };
         let reason = match (&self.failure, ended) {
             (Some(reason), _) => Some(&**reason),

@@ -26,7 +26,7 @@ pub enum Outcome {
     Failed,
     /// The handler failed. The sender's retry runs again.
     Released,
-    /// The handler panicked. The sender's retry runs again.
+    /// The handler panicked. The sender's retry runs again, unless another delivery has taken the event over.
     Panicked,
     /// The inner service failed to become ready. Nothing was claimed.
     NotReady,

@@ -35,13 +35,13 @@ pub(crate) enum Settled {
     CompletionPending,
     /// Completed as permanently failed.
     Failed,
-    /// Released; with the store's answer, if it could be asked.
-    Released(Option<Hold>),
+    /// Released. An inline claim is one, too, if the store could not be asked: its lease ends by itself.
+    Released,
     /// The handler answered as if it had committed the completion, and had not: released.
     NotCommitted,
     /// The store cannot say what became of the claim.
     Unknown,
-    /// Another delivery took the claim over: what this one did is not the event's outcome.
+    /// Another delivery took the claim over: what this one did is not the event's outcome, be it done or failed.
     Lost,
 }
 
@@ -119,14 +119,20 @@ async fn complete_first(cx: &Context<'_>, verdict: &Verdict, record: &Record) ->
 }
 
 async fn release(cx: &Context<'_>, admission: &mut Option<Admission>, verdict: &Verdict) -> Settled {
-    let released = release_once(cx, verdict).await;
-    // An inline delivery is not repeated here: its sender retries, and the lease ends by itself. A worker repeats the
-    // release, since only it knows how the attempt ended, and whether the handler was called at all.
-    if released.is_some() || !cx.terms.settle_in_place {
-        return Settled::Released(released);
+    let mut released = release_once(cx, verdict).await;
+    // A worker repeats the release, since only it knows how the attempt ended, and whether the handler was called at
+    // all.
+    if released.is_none() && cx.terms.settle_in_place {
+        let retry = Retry::new(cx, admission.take(), verdict);
+        released = Box::pin(retry.until_settled()).await;
     }
-    let retry = Retry::new(cx, admission.take(), verdict);
-    Settled::Released(Box::pin(retry.until_settled()).await)
+    match released {
+        Some(Hold::Held) => Settled::Released,
+        Some(Hold::Lost) => Settled::Lost,
+        None if cx.terms.settle_in_place => Settled::Unknown,
+        // An inline release is not repeated: the sender retries, and the lease ends by itself.
+        None => Settled::Released,
+    }
 }
 
 /// One attempt to release. If the store cannot be asked, the lease ends by itself.
@@ -235,8 +241,9 @@ async fn settle_enlisted(cx: &Context<'_>, verdict: &Verdict) -> Settled {
         Verdict::Release(_) => verdict,
     };
     let released = ask_until_unlocked(cx, release).await;
-    // The claim does not run any more: this delivery's transaction has completed it, or another delivery has it. The
-    // store writes nothing for the question which of the two it is.
+    // Either this delivery's transaction has completed the claim, or another delivery has it. A completion tells which:
+    // after a lost release it is `Held` only if this token's own transaction has completed the record, and it writes
+    // nothing (`Store::enlistment`).
     if released == Some(Hold::Lost) {
         let committed = Record { failed: false, summary: Cow::Borrowed(COMMITTED) };
         return confirm(cx, &Verdict::Complete(committed), Settled::Completed).await;
@@ -245,7 +252,7 @@ async fn settle_enlisted(cx: &Context<'_>, verdict: &Verdict) -> Settled {
     match (released, verdict) {
         (None, _) => Settled::Unknown,
         (Some(_), Verdict::Complete(_)) => Settled::NotCommitted,
-        (Some(hold), Verdict::Release(_)) => Settled::Released(Some(hold)),
+        (Some(_), Verdict::Release(_)) => Settled::Released,
     }
 }
 

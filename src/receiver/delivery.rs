@@ -145,20 +145,27 @@ fn conclude<R, E>(
     output: Option<Result<Response<R>, E>>,
 ) -> (Reply<R, E>, Outcome, Answered) {
     let nothing = Answered::default();
-    let refused =
-        |rejection: Rejection| (Ok(config.refuse(rejection.clone())), Outcome::Refused(rejection), Answered::default());
+    let refused = |rejection: Rejection, answered| {
+        (Ok(config.refuse(rejection.clone())), Outcome::Refused(rejection), answered)
+    };
     let (response, settled) = match (ended, output) {
         (Ended::Ran(settled), Some(Ok(response))) => (response, settled),
         // The handler failed after its transaction was committed.
         (Ended::Ran(Settled::Completed), Some(Err(error))) => return (Err(error), Outcome::Completed, nothing),
-        (Ended::Ran(_), Some(Err(error))) => return (Err(error), Outcome::Released, Answered::because(SERVICE_FAILED)),
+        (Ended::Ran(settled), Some(Err(error))) => {
+            let outcome = match settled {
+                Settled::Lost => RejectionKind::ClaimLost.into(),
+                _ => Outcome::Released,
+            };
+            return (Err(error), outcome, Answered::because(SERVICE_FAILED));
+        }
         (Ended::NotReady(_), Some(output)) => {
             return (output.map(|response| pass_on(response, Outcome::NotReady)), Outcome::NotReady, nothing);
         }
         (Ended::Accepted, _) => return (Ok(config.answer_accepted()), Outcome::Accepted, nothing),
         (Ended::Duplicate, _) => return (Ok(config.answer_duplicate(key)), Outcome::Duplicate, nothing),
-        (Ended::Refused(rejection), _) => return refused(rejection),
-        (Ended::Dropped { why, .. }, _) => return refused(why.into()),
+        (Ended::Refused(rejection), _) => return refused(rejection, nothing),
+        (Ended::Dropped { why, .. }, _) => return refused(why.into(), nothing),
         // Only a panic leaves no output behind.
         (Ended::Panicked(_) | Ended::Ran(_) | Ended::NotReady(_), _) => {
             return (Ok(Config::answer_panic()), Outcome::Panicked, Answered::because(PANICKED));
@@ -168,21 +175,21 @@ fn conclude<R, E>(
         Settled::NotCommitted => Some(Failure::transient(NOT_COMMITTED)),
         _ => response.extensions().get::<Failure>().cloned(),
     };
+    let reason = match &failure {
+        Some(failure) => Some(failure.reason().to_owned().into()),
+        None if settled == Settled::Released => Some(format!("the handler answered {}", response.status()).into()),
+        None => None,
+    };
+    let answered = Answered { status: Some(response.status()), reason };
     let outcome = match settled {
         Settled::Completed => Outcome::Completed,
         Settled::CompletionPending => Outcome::CompletionPending,
         Settled::Failed => Outcome::Failed,
-        Settled::Released(_) | Settled::NotCommitted => Outcome::Released,
-        Settled::Unknown => return refused(RejectionKind::StoreUnavailable.into()),
-        Settled::Lost => return refused(RejectionKind::ClaimLost.into()),
+        Settled::Released | Settled::NotCommitted => Outcome::Released,
+        Settled::Unknown => return refused(RejectionKind::StoreUnavailable.into(), answered),
+        // Even if the handler failed: what becomes of the event is for the delivery to say that has the claim now.
+        Settled::Lost => return refused(RejectionKind::ClaimLost.into(), answered),
     };
-    let status = Some(response.status());
-    let reason = match &failure {
-        Some(failure) => Some(failure.reason().to_owned().into()),
-        None if outcome == Outcome::Released => Some(format!("the handler answered {}", response.status()).into()),
-        None => None,
-    };
-    let answered = Answered { status, reason };
     let reply = match &failure {
         Some(failure) if failure.is_permanent() => Config::answer_permanent_failure(outcome.clone()),
         _ if outcome == Outcome::Released && response.status().is_success() => {

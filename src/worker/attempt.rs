@@ -129,9 +129,9 @@ where
         let attempt = self.leased.attempt;
         let outcome = match ended {
             // The handler was not called.
-            Ended::Ran(Settled::Released(Some(Hold::Held))) if self.failure.is_none() => AttemptOutcome::Released,
+            Ended::Ran(Settled::Released) if self.failure.is_none() => AttemptOutcome::Released,
             // The attempt does not count: the work did not begin, or was dropped half-way.
-            Ended::Dropped { settled: Settled::Released(Some(Hold::Held)), .. } => AttemptOutcome::Released,
+            Ended::Dropped { settled: Settled::Released, .. } => AttemptOutcome::Released,
             Ended::Ran(settled)
             | Ended::Panicked(settled)
             | Ended::NotReady(Some(settled))
@@ -174,12 +174,12 @@ where
         match settled {
             Settled::Completed => AttemptOutcome::Completed,
             Settled::Failed => AttemptOutcome::Buried,
-            Settled::Released(Some(Hold::Held)) | Settled::NotCommitted => {
+            Settled::Released | Settled::NotCommitted => {
                 let is_buried = self.context.options.retries.is_last(self.leased.attempt) && self.called;
                 if is_buried { AttemptOutcome::Buried } else { AttemptOutcome::Retried }
             }
-            Settled::Released(Some(Hold::Lost)) | Settled::Lost => AttemptOutcome::Lost,
-            Settled::Released(None) | Settled::CompletionPending | Settled::Unknown => AttemptOutcome::Unknown,
+            Settled::Lost => AttemptOutcome::Lost,
+            Settled::CompletionPending | Settled::Unknown => AttemptOutcome::Unknown,
         }
     }
 }

@@ -3,6 +3,7 @@
 use std::future::Future;
 use std::pin::pin;
 use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 
 use tokio::time::Instant;
 
@@ -14,6 +15,7 @@ use super::replay_guard::{self, ReplayGuard};
 use super::run::{NotReady, Work, Worked, run};
 use super::settle::{Settled, release_in_background, settle};
 use super::timing::{unless, within};
+use super::verdict::Verdict;
 use crate::rejection::{Rejection, RejectionKind};
 use crate::store::Claim;
 
@@ -174,6 +176,7 @@ async fn run_and_settle(cx: &Context<'_>, mut held: Held, work: &mut impl Work) 
     let (worked, verdict) = run(cx, held.since, work).await;
     cx.claim.set_stage(Stage::Settling);
     unsettled.settling();
+    work.settles(&verdict);
     let settled = settle(cx, &mut held.admission, verdict).await;
     match worked {
         Worked::Done => Ended::Ran(settled),
@@ -231,7 +234,7 @@ impl Work for Nothing {
 
     fn unready(&mut self) {}
 
-    async fn run(&mut self) -> super::verdict::Verdict {
-        super::verdict::Verdict::Release(None)
+    async fn run(&mut self, _: &AtomicBool) -> Verdict {
+        Verdict::Release(None)
     }
 }

@@ -20,8 +20,8 @@ use crate::store::Hold;
 use crate::telemetry::{self, DeliverySpan};
 
 pub(crate) const PANICKED: &str = "the handler panicked";
-pub(crate) const PANICKED_NOT_READY: &str = "the inner service panicked before it was ready";
-pub(crate) const NEVER_READY: &str = "the inner service refused to become ready";
+const PANICKED_BEFORE_THE_CALL: &str = "a panic came before the handler was called";
+const NEVER_READY: &str = "the inner service refused to become ready";
 pub(crate) const SERVICE_FAILED: &str = "the inner service failed";
 
 /// A lease is renewed after a third of its time.
@@ -39,8 +39,12 @@ pub(crate) trait Work: Send {
     /// Returns the capacity that readiness has reserved.
     fn unready(&mut self);
 
-    /// Does the work and says how it is to be settled. Called at most once.
-    fn run(&mut self) -> impl Future<Output = Verdict> + Send;
+    /// Does the work and says how it is to be settled. Called at most once. The work sets `called` when it calls the
+    /// handler: before that, a panic does not use the attempt up.
+    fn run(&mut self, called: &AtomicBool) -> impl Future<Output = Verdict> + Send;
+
+    /// Told how the work is to be settled, however it ended.
+    fn settles(&mut self, _: &Verdict) {}
 }
 
 /// The work can never start.
@@ -64,14 +68,11 @@ pub(super) async fn run(cx: &Context<'_>, since: Instant, work: &mut impl Work) 
     if cx.machine.gate.is_at(Phase::Aborting) {
         return (Worked::Dropped(RejectionKind::Draining), Verdict::Release(None));
     }
-    let is_ready = AtomicBool::new(false);
+    let called = AtomicBool::new(false);
     let mut working = pin!(async {
         // Ready already, unless the claim was taken over after waiting without a place.
         match within(cx.terms.ready_wait, work.ready()).await {
-            Some(Ok(())) => {
-                is_ready.store(true, Ordering::Relaxed);
-                (Worked::Done, work.run().await)
-            }
+            Some(Ok(())) => (Worked::Done, work.run(&called).await),
             Some(Err(NotReady)) => {
                 (Worked::NotReady, Verdict::Release(Some(RetryReason::before_the_call(NEVER_READY))))
             }
@@ -82,9 +83,9 @@ pub(super) async fn run(cx: &Context<'_>, since: Instant, work: &mut impl Work) 
     let caught = pin!(poll_fn(|task| {
         let polled = catch_unwind(AssertUnwindSafe(|| span.in_scope(|| working.as_mut().poll(task))));
         polled.unwrap_or_else(|_| {
-            let why = match is_ready.load(Ordering::Relaxed) {
+            let why = match called.load(Ordering::Relaxed) {
                 true => RetryReason::new(PANICKED),
-                false => RetryReason::before_the_call(PANICKED_NOT_READY),
+                false => RetryReason::before_the_call(PANICKED_BEFORE_THE_CALL),
             };
             Poll::Ready((Worked::Panicked, Verdict::Release(Some(why))))
         })

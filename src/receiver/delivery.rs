@@ -3,6 +3,7 @@ use std::error::Error;
 use std::future::poll_fn;
 use std::pin::Pin;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::{Context, Poll};
 use std::time::SystemTime;
 
@@ -226,13 +227,17 @@ where
         self.delivery.inner = self.delivery.inner.clone();
     }
 
-    async fn run(&mut self) -> Verdict {
-        let request = self.delivery.take_request();
-        let called = self.delivery.inner.call(request);
-        let output = self.output.insert(called.await);
-        match output {
-            Ok(response) => verdict_of(&*self.delivery.report.config.completes, response),
-            Err(_) => Verdict::Release(Some(RetryReason::new(SERVICE_FAILED))),
+    // An `async fn` would keep `called` as long as the handler runs.
+    fn run(&mut self, called: &AtomicBool) -> impl Future<Output = Verdict> {
+        called.store(true, Ordering::Relaxed);
+        async move {
+            let request = self.delivery.take_request();
+            let running = self.delivery.inner.call(request);
+            let output = self.output.insert(running.await);
+            match output {
+                Ok(response) => verdict_of(&*self.delivery.report.config.completes, response),
+                Err(_) => Verdict::Release(Some(RetryReason::new(SERVICE_FAILED))),
+            }
         }
     }
 }

@@ -130,6 +130,22 @@ async fn dropped_attempt_is_told_as_released_only_if_the_queue_has_confirmed_it(
     }
 }
 
+/// The panic comes once the service is ready, and before it is called.
+#[tokio::test(start_paused = true)]
+async fn panic_before_the_call_uses_no_attempt_up_and_is_told_as_what_was_stored() {
+    let fixture = Fixture::new();
+    fixture.accepts(&fixture.event("evt_1")).await;
+    let (told, queue) = (Told::default(), Faulty::new(fixture.inbox.clone()));
+    queue.breaks_times(Verb::Start, Fault::Panic, 1);
+    let retries = RetryPolicy::new().max_attempts(1).first_pause(Duration::ZERO);
+    let worker = Worker::new(queue.clone(), fixture.handlers.clone()).retries(retries);
+    assert_eq!(worker.on_attempt(noting(&told)).run_until_idle().await, 2);
+    let reason = "a panic came before the handler was called".to_owned();
+    let expected = [(1, AttemptOutcome::Retried, 0, Some(reason)), (2, AttemptOutcome::Completed, 0, None)];
+    assert_eq!(*told.lock().expect("no panic"), expected);
+    assert_eq!((queue.calls(Verb::Bury), fixture.handler.runs()), (0, 1));
+}
+
 #[tokio::test]
 async fn hook_of_attempts_comes_first_and_may_panic() {
     let handler = async |_: WebhookEvent| Err::<(), _>(HandlerError::permanent("bad"));

@@ -9,7 +9,7 @@ use super::claim_state::Stage;
 use super::context::Context;
 use super::detach::in_background;
 use super::ledger::Settlement;
-use super::timing::{Backoff, either, within};
+use super::timing::{Backoff, ask, either, within};
 use super::verdict::Verdict;
 use super::waiters::{FirstEnded, Waiter};
 use crate::rejection::RejectionKind;
@@ -34,7 +34,7 @@ impl<'a> Claiming<'a> {
     }
 
     /// Asks the store once, within the deadline; `None` if the store could not be asked.
-    pub(super) async fn ask(&mut self) -> Option<Claim> {
+    pub(super) async fn ask(&mut self, deadline: Duration) -> Option<Claim> {
         let cx @ &Context { machine, claim, .. } = self.cx;
         // The work is done, and the store has not confirmed the completion yet.
         if let Some(fingerprint) = machine.pending.get(&claim.key) {
@@ -52,7 +52,7 @@ impl<'a> Claiming<'a> {
             }
             answer
         };
-        let answer = cx.ask("claim", answer).await?;
+        let answer = ask("claim", &claim.key, deadline, answer).await?;
         self.in_doubt = false;
         if !matches!(answer, Claim::Fresh { .. }) {
             claim.set_stage(Stage::Unclaimed);
@@ -125,7 +125,7 @@ async fn ask_until_ended(cx: &Context<'_>, waiter: &Waiter<'_>) -> Waited {
     let mut backoff = Backoff::new(PAUSES);
     loop {
         let since = Instant::now();
-        match claiming.ask().await {
+        match claiming.ask(cx.terms.claim_deadline).await {
             Some(Claim::Fresh { attempt }) => return Waited::TookOver { attempt, since },
             Some(Claim::Accepted { .. } | Claim::Completed { .. }) => {
                 cx.machine.waiters.ended(&cx.claim.key, FirstEnded::Completed);

@@ -4,6 +4,7 @@ use std::future::Future;
 use std::pin::pin;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
+use std::time::Duration;
 
 use tokio::time::Instant;
 
@@ -69,7 +70,7 @@ impl Machine {
             Err(refused) => return refused.into(),
         };
         // The work is awaited after this `match`: in one of its arms, it would make the future larger.
-        let held = match claim_event(cx, admission, guard, work).await {
+        let held = match claim_event(cx, admission, guard, terms.claim_deadline, work).await {
             Ok(held) => held,
             Err(ended) => return ended,
         };
@@ -93,10 +94,10 @@ impl Machine {
         if let Err(refused) = room.await {
             return refused.into();
         }
-        // One deadline for both questions: a slow store is not given twice the time.
+        // One deadline for the room and the first claim: a slow store is not given twice the time. The questions of a
+        // wait have a deadline each.
         let left = terms.claim_deadline.saturating_sub(began.elapsed());
-        let terms = &Terms { claim_deadline: left, ..terms.clone() };
-        match claim_event(&Context { machine: self, terms, claim }, admission, guard, &mut Nothing).await {
+        match claim_event(&Context { machine: self, terms, claim }, admission, guard, left, &mut Nothing).await {
             Ok(_) => {
                 claim.set_stage(Stage::Unclaimed);
                 Ended::Accepted
@@ -119,11 +120,13 @@ impl Machine {
     }
 }
 
-/// Readiness, the replay guard, and the claim, in this order: a claim must not age while its work queues.
+/// Readiness, the replay guard, and the claim, in this order: a claim must not age while its work queues. The store has
+/// until `deadline` to answer the first claim.
 async fn claim_event(
     cx: &Context<'_>,
     admission: Admission,
     guard: Option<&ReplayGuard>,
+    deadline: Duration,
     work: &mut impl Work,
 ) -> Result<Held, Ended> {
     until_ready(cx, work).await?;
@@ -132,7 +135,7 @@ async fn claim_event(
         Box::pin(replay_guard::pass(cx, guard)).await?;
     }
     let since = Instant::now();
-    match Claiming::new(cx).ask().await {
+    match Claiming::new(cx).ask(deadline).await {
         Some(Claim::Fresh { attempt }) => {
             cx.claim.mark_held(attempt, cx.terms.retention);
             Ok(Held { admission: Some(admission), since })
@@ -173,10 +176,10 @@ async fn wait_and_take_over(cx: &Context<'_>) -> Result<Held, Ended> {
 /// Runs the work, and settles the claim however the work ends.
 async fn run_and_settle(cx: &Context<'_>, mut held: Held, work: &mut impl Work) -> Ended {
     let unsettled = Unsettled(cx);
-    let (worked, verdict) = run(cx, held.since, work).await;
+    let worked = run(cx, held.since, work).await;
+    let (worked, verdict) = told(work, worked);
     cx.claim.set_stage(Stage::Settling);
     unsettled.settling();
-    work.settles(&verdict);
     let settled = settle(cx, &mut held.admission, verdict).await;
     match worked {
         Worked::Done => Ended::Ran(settled),
@@ -184,6 +187,13 @@ async fn run_and_settle(cx: &Context<'_>, mut held: Held, work: &mut impl Work) 
         Worked::Panicked => Ended::Panicked(settled),
         Worked::Dropped(why) => Ended::Dropped { why, settled },
     }
+}
+
+/// Tells the work how it is going to be settled. A function, because a verdict that is borrowed in a future is kept there
+/// twice.
+fn told(work: &mut impl Work, (worked, verdict): (Worked, Verdict)) -> (Worked, Verdict) {
+    work.settles(&verdict);
+    (worked, verdict)
 }
 
 /// Waits for the work to be ready, though not for ever, nor beyond the drain's deadline.

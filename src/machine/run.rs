@@ -12,6 +12,7 @@ use tokio::task::JoinHandle;
 use tokio::time::Instant;
 
 use super::admission::Phase;
+use super::claim_state::ClaimState;
 use super::context::Context;
 use super::timing::{ask, either, unless, within};
 use super::verdict::{RetryReason, Verdict};
@@ -133,15 +134,27 @@ pub(super) struct Renewal {
 }
 
 impl Renewal {
-    /// Renews from `first` on; the lease must last until then.
-    pub(super) fn start(cx: &Context<'_>, first: Instant) -> Self {
+    /// Renews from `first` on; the lease must last until then. Reports it if the claim is lost.
+    fn start(cx: &Context<'_>, first: Instant) -> Self {
+        Self::spawn(cx, first, |claim| {
+            claim.lost();
+            telemetry::claim_lost(&claim.key);
+        })
+    }
+
+    /// Renews from now on, for a settlement that is repeated. A refused renewal is not reported: the settlement may have
+    /// taken effect, and its reply be late.
+    pub(super) fn while_settling(cx: &Context<'_>) -> Self {
+        Self::spawn(cx, Instant::now(), |_| ())
+    }
+
+    fn spawn(cx: &Context<'_>, first: Instant, note_loss: fn(&ClaimState)) -> Self {
         let (lose, lost) = watch::channel(false);
         let detached = cx.detached();
         let task = tokio::spawn(async move {
             let cx = &detached.context();
             keep(cx, first).await;
-            cx.claim.lost();
-            telemetry::claim_lost(&cx.claim.key);
+            note_loss(cx.claim);
             let _ = lose.send(true);
         });
         Self { task, first, lost }

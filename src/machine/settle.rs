@@ -194,7 +194,7 @@ impl Retry {
         // Dropped without waiting for its last request, which may reach the store after the settlement. It cannot bring
         // the claim back: what is repeated here, a completion or the end of a worker's lease, leaves a record that no
         // store renews. A store writes a claim anew only where there is no record, as after an inline release.
-        let _renewal = Renewal::start(cx, Instant::now());
+        let _renewal = Renewal::while_settling(cx);
         let aborted = async {
             cx.machine.gate.reached(Phase::Aborting).await;
             None

@@ -28,7 +28,7 @@ pub enum Outcome {
     Released,
     /// The handler panicked. The sender's retry runs again, unless another delivery has taken the event over.
     Panicked,
-    /// The inner service failed to become ready. Nothing was claimed.
+    /// The inner service failed to become ready, and was not called. The sender's retry runs again.
     NotReady,
     /// The event is durably queued, and a worker will run it.
     Accepted,

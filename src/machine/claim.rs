@@ -21,8 +21,8 @@ const PAUSES: [Duration; 2] = [Duration::from_millis(50), Duration::from_millis(
 /// A delivery that asks the store for its claim, once or until it has it.
 ///
 /// Dropped while it is not known whether a claim took effect, it releases its token in the background, so that the
-/// event is not held until the lease ends. Not before: the release would otherwise race the next question under the
-/// same token.
+/// event is not held until the lease ends. While it may still ask, it releases nothing: the release could overtake its
+/// next claim under the same token.
 pub(super) struct Claiming<'a> {
     cx: &'a Context<'a>,
     in_doubt: bool,

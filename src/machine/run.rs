@@ -71,7 +71,7 @@ pub(super) async fn run(cx: &Context<'_>, since: Instant, work: &mut impl Work) 
     }
     let called = AtomicBool::new(false);
     let mut working = pin!(async {
-        // Ready already, unless the claim was taken over after waiting without a place.
+        // Ready already, unless this duplicate gave its readiness back while it waited (`unready`).
         match within(cx.terms.ready_wait, work.ready()).await {
             Some(Ok(())) => (Worked::Done, work.run(&called).await),
             Some(Err(NotReady)) => {

@@ -42,7 +42,7 @@ impl Explainer {
     }
 }
 
-/// The right to diagnose. Dropped, it passes on.
+/// The right to diagnose. While it lives, no other delivery is diagnosed.
 struct Turn(Arc<Explainer>);
 
 impl Drop for Turn {

@@ -97,16 +97,31 @@ pub(super) async fn run(cx: &Context<'_>, since: Instant, work: &mut impl Work) 
         (Worked::Dropped(until_stopped(cx, renewal.get_or_init(begun)).await), Verdict::Release(None))
     })
     .await;
-    match renewal.into_inner() {
+    let asking = renewal.into_inner().and_then(|renewal| {
+        let asking = renewal.stop();
+        note_if_late(cx, since);
+        asking
+    });
+    match asking {
         // Boxed: few handlers run for so long, and every delivery's future would be as large.
-        Some(renewal) if renewal.stop(cx, since) => {
+        Some(renewal) => {
             Box::pin(async move {
                 renewal.stopped().await;
                 worked
             })
             .await
         }
-        _ => worked,
+        None => worked,
+    }
+}
+
+/// Notes if the work that began at `since` took longer than the sender waits.
+fn note_if_late(cx: &Context<'_>, since: Instant) {
+    if let Some(waits) = cx.terms.sender_timeout {
+        let took = since.elapsed();
+        if took > waits {
+            cx.claim.took_too_long(took);
+        }
     }
 }
 
@@ -160,18 +175,12 @@ impl Renewal {
         Self { task, first, lost }
     }
 
-    /// Stops the renewal of work that began at `since`, and notes if that took longer than the sender waits. Returns
-    /// whether a request of the renewal may be under way: a renewal after the settlement could bring the claim back, so
-    /// [`stopped`](Self::stopped) is to be awaited first.
-    fn stop(&self, cx: &Context<'_>, since: Instant) -> bool {
+    /// Stops. Returns itself if one of its requests may be under way: a renewal after the settlement could bring the
+    /// claim back, so [`stopped`](Self::stopped) is to be awaited first.
+    fn stop(self) -> Option<Self> {
         self.task.abort();
-        let now = Instant::now();
-        let took = now.saturating_duration_since(since);
-        if cx.terms.sender_timeout.is_some_and(|waits| took > waits) {
-            cx.claim.took_too_long(took);
-        }
-        // Before `first` the renewal has only slept, and the abort keeps it from waking up.
-        now >= self.first
+        // After the abort: before `first` the renewal has only slept, and the abort keeps it from waking up.
+        (Instant::now() >= self.first).then_some(self)
     }
 
     /// Waits until no request of a renewal that was told to stop is under way.

@@ -41,21 +41,21 @@ impl<'a> Claiming<'a> {
             return Some(Claim::Completed { same_body: fingerprint == claim.fingerprint });
         }
         let was_in_doubt = std::mem::replace(&mut self.in_doubt, true);
-        claim.set_stage(Stage::Claimed);
+        claim.set_stage(Stage::Unfinished);
         let request = cx.request();
         let answer = async {
             let answer = cx.ledger().claim(&request).await;
             // A claim that certainly took no effect need not be released, by a store that may well be down.
             if !was_in_doubt && answer.as_ref().is_err_and(|error| !error.is_in_doubt()) {
                 self.in_doubt = false;
-                claim.set_stage(Stage::Unclaimed);
+                claim.set_stage(Stage::NothingToDo);
             }
             answer
         };
         let answer = ask("claim", &claim.key, deadline, answer).await?;
         self.in_doubt = false;
         if !matches!(answer, Claim::Fresh { .. }) {
-            claim.set_stage(Stage::Unclaimed);
+            claim.set_stage(Stage::NothingToDo);
         }
         Some(answer)
     }
@@ -66,7 +66,7 @@ impl Drop for Claiming<'_> {
         if !self.in_doubt {
             return;
         }
-        self.cx.claim.set_stage(Stage::Unclaimed);
+        self.cx.claim.set_stage(Stage::NothingToDo);
         let (detached, admission) = (self.cx.detached(), self.cx.machine.hold());
         in_background(async move {
             let cx = detached.context();

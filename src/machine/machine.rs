@@ -99,7 +99,7 @@ impl Machine {
         let left = terms.claim_deadline.saturating_sub(began.elapsed());
         match claim_event(&Context { machine: self, terms, claim }, admission, guard, left, &mut Nothing).await {
             Ok(_) => {
-                claim.set_stage(Stage::Unclaimed);
+                claim.set_stage(Stage::NothingToDo);
                 Ended::Accepted
             }
             Err(ended) => ended,
@@ -114,7 +114,7 @@ impl Machine {
         (since, attempt): (Instant, u32),
         work: &mut impl Work,
     ) -> Ended {
-        claim.set_stage(Stage::Claimed);
+        claim.set_stage(Stage::Unfinished);
         claim.mark_held(Some(attempt), terms.retention);
         run_and_settle(&Context { machine: self, terms, claim }, Held { admission: None, since }, work).await
     }
@@ -211,7 +211,7 @@ fn check_body(cx: &Context<'_>, same_body: bool) -> Result<(), Ended> {
     if same_body {
         return Ok(());
     }
-    cx.claim.found_other_body();
+    cx.claim.mark_body_changed();
     match cx.terms.body_change {
         BodyChange::Duplicate => Ok(()),
         BodyChange::Refuse => Err(RejectionKind::BodyChanged.into()),

@@ -66,7 +66,7 @@ pub(super) enum Worked {
 /// later.
 pub(super) async fn run(cx: &Context<'_>, since: Instant, work: &mut impl Work) -> (Worked, Verdict) {
     // The claim may have been answered after the drain's deadline.
-    if cx.machine.gate.is_at(Phase::Aborting) {
+    if cx.machine.gate.has_reached(Phase::Aborting) {
         return (Worked::Dropped(RejectionKind::Draining), Verdict::Release(None));
     }
     let called = AtomicBool::new(false);
@@ -120,7 +120,7 @@ fn note_if_late(cx: &Context<'_>, since: Instant) {
     if let Some(waits) = cx.terms.sender_timeout {
         let took = since.elapsed();
         if took > waits {
-            cx.claim.took_too_long(took);
+            cx.claim.mark_late(took);
         }
     }
 }
@@ -152,7 +152,7 @@ impl Renewal {
     /// Renews from `first` on; the lease must last until then. Reports it if the claim is lost.
     fn start(cx: &Context<'_>, first: Instant) -> Self {
         Self::spawn(cx, first, |claim| {
-            claim.lost();
+            claim.mark_lost();
             telemetry::claim_lost(&claim.key);
         })
     }

@@ -95,7 +95,7 @@ async fn complete(cx: &Context<'_>, admission: &mut Option<Admission>, verdict: 
         Some(Hold::Held) if record.failed => Settled::Failed,
         Some(Hold::Held) => Settled::Completed,
         Some(Hold::Lost) => {
-            cx.claim.lost();
+            cx.claim.mark_lost();
             Settled::Lost
         }
         None => Settled::Unknown,
@@ -137,7 +137,7 @@ async fn release(cx: &Context<'_>, admission: &mut Option<Admission>, verdict: &
 
 /// One attempt to release. If the store cannot be asked, the lease ends by itself.
 async fn release_once(cx: &Context<'_>, verdict: &Verdict) -> Option<Hold> {
-    cx.claim.lost();
+    cx.claim.mark_lost();
     let released = ask_once(cx, verdict).await;
     // If the claim was lost, another delivery runs the event now: duplicates wait for that one.
     if released != Some(Hold::Lost) {
@@ -149,8 +149,8 @@ async fn release_once(cx: &Context<'_>, verdict: &Verdict) -> Option<Hold> {
 /// Releases the claim from where nothing can be awaited.
 pub(super) fn release_in_background(cx: &Context<'_>) {
     // At once, and not when the release is through: the handler may have passed its event on.
-    cx.claim.lost();
-    cx.claim.set_stage(Stage::Unclaimed);
+    cx.claim.mark_lost();
+    cx.claim.set_stage(Stage::NothingToDo);
     let (detached, admission) = (cx.detached(), cx.machine.hold());
     in_background(async move {
         release_once(&detached.context(), &Verdict::Release(None)).await;
@@ -229,7 +229,7 @@ impl Retry {
 /// Settles a claim whose completion the handler has put into its own transaction. Only the store knows what came of
 /// that: the reply to the commit may be lost, and the handler may not have committed.
 async fn settle_enlisted(cx: &Context<'_>, verdict: &Verdict) -> Settled {
-    cx.claim.lost();
+    cx.claim.mark_lost();
     if let Verdict::Complete(record) = verdict
         && record.failed
     {

@@ -286,8 +286,8 @@ impl OutcomeReport {
         if let Some((rejection, count)) = refused {
             telemetry::refused(rejection, &about, count);
         }
-        let answered_late = self.about.as_ref().and_then(|(claim, _)| claim.answered_late());
-        if let (Some(took), Some(waits)) = (answered_late, self.config.terms.sender_timeout) {
+        let late_after = self.about.as_ref().and_then(|(claim, _)| claim.late_after());
+        if let (Some(took), Some(waits)) = (late_after, self.config.terms.sender_timeout) {
             self.config.advice.answered_late(took, waits, &about, self.config.clock.monotonic());
         }
         telemetry::delivered(outcome, &about);

@@ -125,7 +125,7 @@ where
         let terms = self.terms();
         let leased = (self.since, self.leased.attempt);
         let ended = context.machine.resume(&terms, &claim, leased, &mut self).await;
-        claim.set_stage(Stage::Unclaimed);
+        claim.set_stage(Stage::NothingToDo);
         self.report(&ended);
     }
 

@@ -5,7 +5,7 @@ use std::future::ready;
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::verdict::{Record, RetryReason, Verdict};
+use super::verdict::{CompletionRecord, RetryReason, Verdict};
 use crate::retry::RetryPolicy;
 use crate::store::queue::{Queue, StoredRequest};
 use crate::store::{Claim, ClaimRequest, Ending, Enlistment, Hold, Store, StoreFuture};
@@ -117,10 +117,10 @@ impl Ledger for WorkerLedger {
         self.queue.settle(
             claim,
             match settlement.verdict {
-                Verdict::Complete(record @ Record { failed: false, .. }) => {
+                Verdict::Complete(record @ CompletionRecord { failed: false, .. }) => {
                     Ending::Complete(record.completion(settlement.retention))
                 }
-                Verdict::Complete(Record { summary, .. }) => Ending::Bury { reason: summary },
+                Verdict::Complete(CompletionRecord { summary, .. }) => Ending::Bury { reason: summary },
                 Verdict::Release(Some(why)) if self.gives_up(attempt, why) => Ending::Bury { reason: &why.reason },
                 Verdict::Release(Some(why)) => {
                     Ending::Retry { after: self.retries.pause(attempt, why.retry_after), reason: &why.reason }

@@ -33,10 +33,7 @@ pub(crate) enum Ended {
     /// Completed or queued before: nothing to do.
     Duplicate,
     /// The work did not begin, or was dropped half-way. Says how its claim was settled.
-    Dropped {
-        why: RejectionKind,
-        settled: Settled,
-    },
+    Dropped { why: RejectionKind, settled: Settled },
     /// The delivery was refused: it held no claim, or gave back the one that it had taken over.
     Refused(Rejection),
 }

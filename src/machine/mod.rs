@@ -34,5 +34,5 @@ pub(crate) use self::{
     run::{NotReady, PANICKED, SERVICE_FAILED, Work},
     settle::Settled,
     timing::{Deadline, ask, either, within},
-    verdict::{CompletesFn, Record, RetryReason, Verdict, verdict_of},
+    verdict::{CompletesFn, CompletionRecord, RetryReason, Verdict, verdict_of},
 };

@@ -13,7 +13,7 @@ use super::detach::in_background;
 use super::ledger::Settlement;
 use super::run::Renewal;
 use super::timing::{Backoff, either, unless};
-use super::verdict::{Record, RetryReason, Verdict};
+use super::verdict::{CompletionRecord, RetryReason, Verdict};
 use super::waiters::FirstEnded;
 use crate::store::{COMMITTED, Hold, NOT_COMMITTED, StoreErrorKind};
 use crate::telemetry;
@@ -64,12 +64,19 @@ pub(super) async fn settle(cx: &Context<'_>, admission: &mut Option<Admission>, 
 
 /// Calls the hook for an event that the store has remembered as failed.
 fn tell_of_failure(cx: &Context<'_>, verdict: &Verdict) {
-    if let (Some(hook), Verdict::Complete(Record { failed: true, summary })) = (&cx.terms.on_permanent, verdict) {
+    if let (Some(hook), Verdict::Complete(CompletionRecord { failed: true, summary })) =
+        (&cx.terms.on_permanent, verdict)
+    {
         hook.call(cx.claim, summary);
     }
 }
 
-async fn complete(cx: &Context<'_>, admission: &mut Option<Admission>, verdict: &Verdict, record: &Record) -> Settled {
+async fn complete(
+    cx: &Context<'_>,
+    admission: &mut Option<Admission>,
+    verdict: &Verdict,
+    record: &CompletionRecord,
+) -> Settled {
     let hold = complete_first(cx, verdict, record).await;
     if hold != Some(Hold::Lost) {
         // The work is done, though the store may not have been told: duplicates that wait for it are told.
@@ -104,7 +111,7 @@ async fn complete(cx: &Context<'_>, admission: &mut Option<Admission>, verdict: 
 
 /// The first attempt to complete. A store that does not answer at once may take longer than the lease: this process
 /// remembers that the work is done until the store does.
-async fn complete_first(cx: &Context<'_>, verdict: &Verdict, record: &Record) -> Option<Hold> {
+async fn complete_first(cx: &Context<'_>, verdict: &Verdict, record: &CompletionRecord) -> Option<Hold> {
     let completing = pin!(ask_once(cx, verdict));
     let hold = unless(completing, || {
         cx.machine.pending.remember(cx.claim, record);
@@ -245,7 +252,7 @@ async fn settle_enlisted(cx: &Context<'_>, verdict: &Verdict) -> Settled {
     // after a lost release it is `Held` only if this token's own transaction has completed the record, and it writes
     // nothing (`Store::enlistment`).
     if released == Some(Hold::Lost) {
-        let committed = Record { failed: false, summary: Cow::Borrowed(COMMITTED) };
+        let committed = CompletionRecord { failed: false, summary: Cow::Borrowed(COMMITTED) };
         return confirm(cx, &Verdict::Complete(committed), Settled::Completed).await;
     }
     cx.machine.waiters.ended(&cx.claim.key, FirstEnded::Failed);

@@ -146,9 +146,8 @@ fn conclude<R, E>(
     output: Option<Result<Response<R>, E>>,
 ) -> (Reply<R, E>, Outcome, Answered) {
     let nothing = Answered::default();
-    let refused = |rejection: Rejection, answered| {
-        (Ok(config.refuse(rejection.clone())), Outcome::Refused(rejection), answered)
-    };
+    let refused =
+        |rejection: Rejection, answered| (Ok(config.refuse(rejection.clone())), Outcome::Refused(rejection), answered);
     let (response, settled) = match (ended, output) {
         (Ended::Ran(settled), Some(Ok(response))) => (response, settled),
         // The handler failed after its transaction was committed.

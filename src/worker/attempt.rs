@@ -17,8 +17,8 @@ use super::hooks::{AttemptReport, DeadLetter, Hooks};
 use crate::event::{Facts, Provenance, WebhookEvent};
 use crate::inbox::stored_head::{self, StoredHead, Unreadable};
 use crate::machine::{
-    Admission, ClaimState, CompletesFn, Ended, Machine, NotReady, Record, RetryReason, SERVICE_FAILED, Settled, Stage,
-    Terms, Verdict, Work, WorkerLedger, ask, verdict_of, within,
+    Admission, ClaimState, CompletesFn, CompletionRecord, Ended, Machine, NotReady, RetryReason, SERVICE_FAILED,
+    Settled, Stage, Terms, Verdict, Work, WorkerLedger, ask, verdict_of, within,
 };
 use crate::outcome::AttemptOutcome;
 use crate::route;
@@ -219,13 +219,13 @@ where
             return Verdict::Complete(record);
         }
         let verdict = self.call(called).await;
-        self.is_permanent = matches!(verdict, Verdict::Complete(Record { failed: true, .. }));
+        self.is_permanent = matches!(verdict, Verdict::Complete(CompletionRecord { failed: true, .. }));
         verdict
     }
 
     fn settles(&mut self, verdict: &Verdict) {
         (self.failure, self.gives_up) = match verdict {
-            Verdict::Complete(Record { failed: true, summary }) => (Some(summary.clone()), false),
+            Verdict::Complete(CompletionRecord { failed: true, summary }) => (Some(summary.clone()), false),
             Verdict::Release(Some(why)) => (Some(why.reason.clone()), self.gives_up_on(why)),
             Verdict::Complete(_) | Verdict::Release(None) => (None, false),
         };
@@ -234,9 +234,9 @@ where
 
 impl<S> Attempt<S> {
     /// The completion of an event that must not be run: it was run before, or it cannot be.
-    fn known_result(&self) -> Option<Record> {
-        let given_up = |why| Record { failed: true, summary: Cow::Borrowed(why) };
-        let done = |why| Record { failed: false, summary: Cow::Borrowed(why) };
+    fn known_result(&self) -> Option<CompletionRecord> {
+        let given_up = |why| CompletionRecord { failed: true, summary: Cow::Borrowed(why) };
+        let done = |why| CompletionRecord { failed: false, summary: Cow::Borrowed(why) };
         // This process has run it before, and could not tell the queue until the lease had lapsed.
         if let Some(record) = self.context.machine.pending_record(&self.leased.key) {
             return Some(record);

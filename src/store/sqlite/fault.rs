@@ -73,7 +73,7 @@ fn primary_code(error: &sqlx::Error) -> Option<i32> {
     Some(code & 0xff)
 }
 
-/// What to do about SQLITE_CANTOPEN and SQLITE_NOTADB.
+/// The remedy for SQLITE_CANTOPEN and SQLITE_NOTADB.
 fn advice_on_opening(code: i32) -> &'static str {
     match code {
         14 => ": its directory must be there, and this process must be able to write it",

@@ -9,16 +9,11 @@ use http_body::{Body, Frame, SizeHint};
 use pin_project_lite::pin_project;
 
 use super::config::Config;
+use crate::EventKey;
 use crate::handler::{Failure, HandlerError};
 use crate::head::Head;
 use crate::outcome::Outcome;
 use crate::rejection::{Rejection, RejectionKind};
-use crate::telemetry::{self, Delivered};
-use crate::throttle::Shortened;
-use crate::{EventKey, route};
-
-const URL_IS_SIGNED: &str =
-    "the signature covers the url, so the public url of the scheme has to be the one that the sender calls";
 
 impl Config {
     /// Answers a refusal with a status, and with nothing that tells one failed check from another.
@@ -58,8 +53,7 @@ impl Config {
     pub(super) fn answer_other_method<B>(&self, head: &Head<'_>) -> Response<AnswerBody<B>> {
         match self.scheme.probe(head) {
             Some(Ok(answer)) => {
-                let about = Delivered { is_unverified: true, ..self.about_request(head.parts()) };
-                telemetry::delivered(&Outcome::Handshake, &about);
+                self.report_probe(head.parts());
                 Self::answer_handshake(answer)
             }
             Some(Err(rejection)) => self.refuse_and_report(rejection, head.parts()),
@@ -75,39 +69,6 @@ impl Config {
     pub(super) fn refuse_and_report<B>(&self, rejection: Rejection, parts: &Parts) -> Response<AnswerBody<B>> {
         self.report_refusal(&rejection, parts, None);
         self.refuse(rejection)
-    }
-
-    /// Reports a refusal before the event was known.
-    pub(super) fn report_refusal(&self, rejection: &Rejection, parts: &Parts, tenant: Option<&str>) {
-        let is_unverified = rejection.kind().needs_no_signature();
-        if !telemetry::tells_refusals() && !telemetry::audits(is_unverified) {
-            return;
-        }
-        let endpoint = self.endpoint.of(parts, self.scheme.name());
-        let count = self.count_refusal(endpoint, rejection.kind());
-        if count.is_none() && !telemetry::audits(is_unverified) {
-            return;
-        }
-        let mut hinted = rejection.clone();
-        if rejection.kind() == RejectionKind::SignatureMismatch && self.url_is_signed {
-            hinted = hinted.or_detail(URL_IS_SIGNED);
-        }
-        let about = Delivered {
-            tenant: tenant.or(rejection.tenant()).map(Shortened),
-            path: Some(Shortened(route::requested_uri(parts).path())),
-            is_unverified,
-            ..self.about_request(parts)
-        };
-        if let Some(count) = count {
-            telemetry::refused(&hinted, &about, count);
-        }
-        telemetry::delivered(&Outcome::Refused(hinted), &about);
-    }
-
-    /// The facts of a request whose event is not known.
-    fn about_request<'a>(&'a self, parts: &'a Parts) -> Delivered<'a> {
-        let scheme = self.scheme.name();
-        Delivered { endpoint: Some(self.endpoint.of(parts, scheme)), scheme: Some(scheme), ..Delivered::UNKNOWN }
     }
 
     pub(super) fn answer_duplicate<B>(&self, key: &EventKey) -> Response<AnswerBody<B>> {

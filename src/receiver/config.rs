@@ -115,11 +115,6 @@ impl Config {
         }
     }
 
-    /// Counts a refusal. Returns how many of its kind the operator is to be told of now, if it is time.
-    pub(super) fn count_refusal(&self, endpoint: &str, kind: RejectionKind) -> Option<u64> {
-        kind.is_of_the_request().then(|| self.refusals.count(endpoint, kind, self.clock.monotonic()))?
-    }
-
     /// Diagnoses a refused delivery for the operator, if that is wanted.
     pub(super) fn explain(&self, refused: RefusedDelivery) {
         if let Some(explainer) = &self.explainer {

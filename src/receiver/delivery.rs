@@ -1,4 +1,3 @@
-use std::borrow::Cow;
 use std::error::Error;
 use std::future::poll_fn;
 use std::pin::Pin;
@@ -9,7 +8,7 @@ use std::time::SystemTime;
 
 use bytes::Bytes;
 use http::request::Parts;
-use http::{Request, Response, StatusCode};
+use http::{Request, Response};
 use http_body::Body;
 use http_body_util::Full;
 use tower_service::Service;
@@ -18,19 +17,17 @@ use super::answer::{AnswerBody, pass_on};
 use super::config::Config;
 use super::explainer::RefusedDelivery;
 use super::intake::{Arrived, ArrivedEvent, Intake};
+use super::report::{Answered, OutcomeReport};
 use crate::EventKey;
 use crate::event::{Facts, Provenance, WebhookEvent};
 use crate::handler::Failure;
 use crate::machine::{
-    ClaimState, Deadline, DetachOnDrop, Ended, NotReady, PANICKED, RetryReason, SERVICE_FAILED, Settled, Verdict, Work,
-    verdict_of,
+    Deadline, DetachOnDrop, Ended, NotReady, PANICKED, RetryReason, SERVICE_FAILED, Settled, Verdict, Work, verdict_of,
 };
 use crate::outcome::Outcome;
 use crate::rejection::{Rejection, RejectionKind};
 use crate::scheme::Proof;
-use crate::secrets::Prepared;
 use crate::store::NOT_COMMITTED;
-use crate::telemetry::{self, Delivered};
 
 /// The output of the layer's future: a response, or the inner service's own error.
 pub(super) type Reply<R, E> = Result<Response<AnswerBody<R>>, E>;
@@ -74,9 +71,8 @@ impl<S> Delivery<S> {
     }
 
     pub(super) fn refuse<R>(&mut self, rejection: Rejection) -> Response<AnswerBody<R>> {
-        self.report.sent = true;
+        self.report.refuse(&rejection, &self.intake.parts, self.intake.tenant.as_deref());
         let config = &self.report.config;
-        config.report_refusal(&rejection, &self.intake.parts, self.intake.tenant.as_deref());
         if config.explainer.is_none() {
             return config.refuse(rejection);
         }
@@ -99,7 +95,7 @@ where
         let (claim, secret) = (event.claim.clone(), event.verified.secret().clone());
         let (config, detached_claim) = (self.report.config.clone(), claim.clone());
         let detach = config.terms.detach;
-        self.report.about = Some((claim.clone(), secret));
+        self.report.about(claim.clone(), secret);
         let guard = event.guard.take();
         self.event = Some(event);
         // An `async fn` would keep its arguments twice, so this is a block. The box is allocated first, so that the
@@ -121,20 +117,6 @@ where
             reply
         });
         DetachOnDrop::new(Box::into_pin(delivery), detached_claim, detach)
-    }
-}
-
-/// The answer of the handler, as telemetry reports it.
-#[derive(Default)]
-struct Answered {
-    status: Option<StatusCode>,
-    /// Why the event is to be run again, or not at all.
-    reason: Option<Cow<'static, str>>,
-}
-
-impl Answered {
-    fn because(reason: &'static str) -> Self {
-        Self { status: None, reason: Some(Cow::Borrowed(reason)) }
     }
 }
 
@@ -257,68 +239,5 @@ impl<S> Delivery<S> {
             parts.extensions.insert(WebhookEvent::new(facts));
         }
         Request::from_parts(parts, Full::new(signed))
-    }
-}
-
-/// Reports the outcome of a delivery to telemetry, once. If it is dropped before it was sent, the sender disconnected
-/// before the handler finished.
-struct OutcomeReport {
-    sent: bool,
-    config: Arc<Config>,
-    about: Option<(Arc<ClaimState>, Arc<Prepared>)>,
-}
-
-impl OutcomeReport {
-    fn new(config: Arc<Config>) -> Self {
-        Self { sent: false, config, about: None }
-    }
-
-    /// Reports how the delivery ended.
-    fn send(&mut self, outcome: &Outcome, answered: &Answered) {
-        self.sent = true;
-        let is_unverified = *outcome == Outcome::Abandoned && self.about.is_none();
-        if !telemetry::tells_refusals() && !telemetry::audits(is_unverified) {
-            return;
-        }
-        let refused = outcome.rejection().and_then(|rejection| Some((rejection, self.count(rejection)?)));
-        let about = Delivered { scheme: Some(self.config.scheme.name()), is_unverified, ..self.about(answered) };
-        if let Some((rejection, count)) = refused {
-            telemetry::refused(rejection, &about, count);
-        }
-        let late_after = self.about.as_ref().and_then(|(claim, _)| claim.late_after());
-        if let (Some(took), Some(waits)) = (late_after, self.config.terms.sender_timeout) {
-            self.config.advice.answered_late(took, waits, &about, self.config.clock.monotonic());
-        }
-        telemetry::delivered(outcome, &about);
-    }
-
-    /// Counts a refusal of an event that is known.
-    fn count(&self, rejection: &Rejection) -> Option<u64> {
-        let (claim, _) = self.about.as_ref()?;
-        self.config.count_refusal(claim.key.endpoint(), rejection.kind())
-    }
-
-    fn about<'a>(&'a self, answered: &'a Answered) -> Delivered<'a> {
-        let Some((claim, secret)) = &self.about else {
-            return Delivered { endpoint: self.config.endpoint.given(), ..Delivered::UNKNOWN };
-        };
-        Delivered {
-            event_type: claim.event_type.as_deref(),
-            secret_label: Some(&secret.label),
-            attempt: claim.attempt(),
-            status: answered.status.map(|status| status.as_u16()),
-            reason: answered.reason.as_deref(),
-            body_changed: claim.is_body_changed(),
-            ..Delivered::of(&claim.key)
-        }
-    }
-}
-
-impl Drop for OutcomeReport {
-    fn drop(&mut self) {
-        if !self.sent {
-            let cancelled = self.about.as_ref().is_some_and(|(claim, _)| claim.has_held());
-            self.send(if cancelled { &Outcome::Cancelled } else { &Outcome::Abandoned }, &Answered::default());
-        }
     }
 }

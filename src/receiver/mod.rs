@@ -1,7 +1,8 @@
 //! The webhook receiver: a layer, its service, and the story of one delivery.
 //!
 //! Read it in the order in which a delivery passes: `layer` → `service` (the head is checked) → `future` and
-//! `intake` (the body arrives and is verified) → `delivery` (the event is claimed, run, settled) → `answer`.
+//! `intake` (the body arrives and is verified) → `delivery` (the event is claimed, run, settled) → `answer`. `report` tells
+//! telemetry.
 
 mod advice;
 mod answer;
@@ -12,6 +13,7 @@ mod explainer;
 mod future;
 mod intake;
 mod layer;
+mod report;
 mod service;
 
 pub use self::{answer::AnswerBody, future::ResponseFuture, layer::WebhookLayer, service::WebhookService};

@@ -2,7 +2,7 @@
 
 use std::future::Future;
 use std::pin::Pin;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
 use sqlx::postgres::PgRow;
@@ -13,6 +13,7 @@ use tokio::time::{Instant, timeout, timeout_at};
 use super::connector::{Connector, in_transaction};
 use super::fault::{Fault, Remedy};
 use super::statements::{Statement, statement};
+use crate::lock::lock;
 use crate::telemetry;
 
 /// How often a statement is repeated that conflicted with another transaction.
@@ -261,7 +262,7 @@ impl DedicatedConnection {
     }
 
     fn idle(&self) -> MutexGuard<'_, Option<PgConnection>> {
-        self.idle.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.idle)
     }
 }
 

@@ -1,6 +1,6 @@
 //! The one connection that writes.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use sqlx::sqlite::SqliteConnection;
@@ -13,6 +13,7 @@ use super::plan::{Plan, Stored};
 use super::record::Record;
 use super::statements::{PURGED_AT_ONCE, Statements, statement};
 use super::time::Times;
+use crate::lock::lock;
 use crate::store::batcher::{Answers, BatchHandler};
 
 /// How often traffic purges, unless there is more to purge than goes at once.
@@ -158,9 +159,9 @@ impl Writer {
     }
 
     async fn purge_if_due(&self, connection: &mut SqliteConnection) -> Result<(), Fault> {
-        let next = *self.next_purge.lock().unwrap_or_else(PoisonError::into_inner);
+        let next = *lock(&self.next_purge);
         if self.times().monotonic() >= next && !self.purge_some(connection).await?.leaves_more() {
-            *self.next_purge.lock().unwrap_or_else(PoisonError::into_inner) = self.times().monotonic() + PURGE_EVERY;
+            *lock(&self.next_purge) = self.times().monotonic() + PURGE_EVERY;
         }
         Ok(())
     }

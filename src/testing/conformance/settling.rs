@@ -178,7 +178,7 @@ async fn settling_twice_is_settling_once(harness: &impl Harness<Store: Queue>) {
     let released = queue.adds(NewEvent::new("released")).await;
     let leased = queue.leases(&released).await;
     queue.releases(&leased, Hold::Held).await;
-    queue.answered("release", queue.store.release(&leased.key, leased.token).await);
+    let _ = queue.answered("release", queue.store.release(&leased.key, leased.token).await);
     queue.is_in(&released, EventState::Waiting).await;
     queue.verify("attempt", queue.leases(&released).await.attempt, 1);
 }

@@ -12,9 +12,9 @@ pub(super) struct Now {
     /// Since the Unix epoch.
     pub(super) wall: i64,
     /// Since the boot.
-    pub(super) lease: i64,
+    pub(super) since_boot: i64,
     /// The id of the boot. A lease of another boot has lapsed with the process that held it.
-    pub(super) boot: Arc<str>,
+    pub(super) boot_id: Arc<str>,
 }
 
 /// Reads both clocks.
@@ -24,9 +24,9 @@ pub(super) struct Now {
 /// opened.
 pub(super) struct Times {
     clock: Arc<dyn Clock>,
-    boot: Arc<str>,
+    boot_id: Arc<str>,
     opened: Instant,
-    lease_at_opening: i64,
+    since_boot_at_opening: i64,
     /// Whether leases follow the kernel's clock rather than an injected one.
     by_kernel: bool,
 }
@@ -38,20 +38,26 @@ impl Times {
         let clock = injected.unwrap_or_else(|| Arc::new(SystemClock));
         let opened = clock.monotonic();
         match (boot_id(), uptime()) {
-            (Some(boot), Some(uptime)) => Self { boot, lease_at_opening: uptime, opened, by_kernel, clock },
-            _ => Self { boot: "".into(), lease_at_opening: unix_millis(clock.now()), opened, by_kernel: false, clock },
+            (Some(boot_id), Some(uptime)) => Self { boot_id, since_boot_at_opening: uptime, opened, by_kernel, clock },
+            _ => Self {
+                boot_id: "".into(),
+                since_boot_at_opening: unix_millis(clock.now()),
+                opened,
+                by_kernel: false,
+                clock,
+            },
         }
     }
 
     pub(super) fn now(&self) -> Now {
-        let passed = || self.lease_at_opening + millis(self.monotonic().saturating_duration_since(self.opened));
-        let lease = self.by_kernel.then(uptime).flatten().unwrap_or_else(passed);
-        Now { wall: unix_millis(self.clock.now()), lease, boot: self.boot.clone() }
+        let passed = || self.since_boot_at_opening + millis(self.monotonic().saturating_duration_since(self.opened));
+        let since_boot = self.by_kernel.then(uptime).flatten().unwrap_or_else(passed);
+        Now { wall: unix_millis(self.clock.now()), since_boot, boot_id: self.boot_id.clone() }
     }
 
     /// The id of the current boot.
-    pub(super) fn boot(&self) -> &Arc<str> {
-        &self.boot
+    pub(super) fn boot_id(&self) -> &Arc<str> {
+        &self.boot_id
     }
 
     pub(super) fn monotonic(&self) -> Instant {

@@ -131,8 +131,8 @@ impl Writer {
             return self.write_arrivals(connection, plan).await;
         }
         let write = match plan.has_queued {
-            true => self.statements().write_queued(changes, self.times().boot(), 0),
-            false => self.statements().write(changes, self.times().boot()),
+            true => self.statements().write_queued(changes, self.times().boot_id(), 0),
+            false => self.statements().write(changes, self.times().boot_id()),
         };
         Ok(connection.execute(write).await?.rows_affected() == expected)
     }
@@ -144,7 +144,7 @@ impl Writer {
         let mut transaction = connection.begin_with("BEGIN IMMEDIATE").await?;
         let last: i64 = transaction.fetch_one(statement(&statements.last_arrival)).await?.try_get(0)?;
         let first = last + 1;
-        let write = statements.write_queued(changes, self.times().boot(), first);
+        let write = statements.write_queued(changes, self.times().boot_id(), first);
         if transaction.execute(write).await?.rows_affected() != expected {
             transaction.rollback().await?;
             return Ok(false);

@@ -2,9 +2,9 @@
 
 use std::fs;
 use std::sync::Arc;
-use std::time::{Duration, Instant, SystemTime};
+use std::time::{Duration, Instant};
 
-use crate::clock::{Clock, LONGEST, SystemClock};
+use crate::clock::{Clock, LONGEST, SystemClock, unix_millis};
 
 /// One reading of both clocks, in milliseconds.
 #[derive(Clone, Debug)]
@@ -41,7 +41,7 @@ impl Times {
             (Some(boot_id), Some(uptime)) => Self { boot_id, since_boot_at_opening: uptime, opened, by_kernel, clock },
             _ => Self {
                 boot_id: "".into(),
-                since_boot_at_opening: unix_millis(clock.now()),
+                since_boot_at_opening: wall_millis(&*clock),
                 opened,
                 by_kernel: false,
                 clock,
@@ -52,7 +52,7 @@ impl Times {
     pub(super) fn now(&self) -> Now {
         let passed = || self.since_boot_at_opening + millis(self.monotonic().saturating_duration_since(self.opened));
         let since_boot = self.by_kernel.then(uptime).flatten().unwrap_or_else(passed);
-        Now { wall: unix_millis(self.clock.now()), since_boot, boot_id: self.boot_id.clone() }
+        Now { wall: wall_millis(&*self.clock), since_boot, boot_id: self.boot_id.clone() }
     }
 
     /// The id of the current boot.
@@ -91,8 +91,9 @@ impl BodyRetention {
     }
 }
 
-fn unix_millis(time: SystemTime) -> i64 {
-    time.duration_since(SystemTime::UNIX_EPOCH).map_or(0, |since| since.as_millis().min(1 << 50) as i64)
+/// The wall clock: not before 1970, and early enough for any duration to be added to it.
+fn wall_millis(clock: &dyn Clock) -> i64 {
+    unix_millis(clock.now()).clamp(0, 1 << 50)
 }
 
 fn boot_id() -> Option<Arc<str>> {
@@ -113,6 +114,8 @@ fn parse_uptime(text: &str) -> Option<i64> {
 
 #[cfg(test)]
 mod tests {
+    use std::time::SystemTime;
+
     use super::*;
 
     #[test]
@@ -124,9 +127,23 @@ mod tests {
     }
 
     #[test]
-    fn times_before_the_epoch_are_the_epoch() {
-        assert_eq!(unix_millis(SystemTime::UNIX_EPOCH - Duration::from_secs(1)), 0);
-        assert_eq!(unix_millis(SystemTime::UNIX_EPOCH + Duration::from_millis(1_700_000_000_123)), 1_700_000_000_123);
+    fn wall_clock_before_1970_is_at_1970() {
+        struct At(SystemTime);
+
+        impl Clock for At {
+            fn now(&self) -> SystemTime {
+                self.0
+            }
+
+            fn monotonic(&self) -> Instant {
+                Instant::now()
+            }
+        }
+
+        let epoch = SystemTime::UNIX_EPOCH;
+        assert_eq!(wall_millis(&At(epoch - Duration::from_secs(1))), 0);
+        assert_eq!(wall_millis(&At(epoch + Duration::from_millis(1_700_000_000_123))), 1_700_000_000_123);
+        assert_eq!(wall_millis(&At(epoch + Duration::from_secs(1 << 45))), 1 << 50);
     }
 
     #[test]

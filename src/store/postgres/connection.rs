@@ -34,8 +34,8 @@ const SETTINGS: &str = "SET plan_cache_mode = force_generic_plan; \
 /// all of the server's sessions would end up so.
 const MOST_OPEN: usize = 3;
 
-const UNANSWERED: &str = "the server leaves as many statements unanswered as this store leaves open at a time: \
-    pg_stat_activity shows what they wait for, SyncRep for example, a replica that is away";
+const UNANSWERED: &str = "the server has not answered the statements before, and the store opens no more of them: \
+    pg_stat_activity shows what they wait for; SyncRep is a synchronous replica that is away";
 
 /// How long a statement is waited for after its deadline. The server ends it sooner by itself, unless it has begun to
 /// commit.

@@ -95,7 +95,7 @@ impl ScanStart {
         self.lock().start
     }
 
-    /// Moves the start back to `due` if it is later: an event with this due time was put back or promoted.
+    /// Moves the start back, if need be, to find an event that was put back to `due`, or promoted with that due time.
     pub(super) fn include(&self, due: i64) {
         let mut state = self.lock();
         state.start = state.start.map(|start| start.min(due));

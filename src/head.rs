@@ -156,7 +156,7 @@ impl HeaderPattern {
 
     /// Whether a header of this name matches.
     #[must_use]
-    pub(crate) fn matches(&self, name: &HeaderName) -> bool {
+    pub fn matches(&self, name: &HeaderName) -> bool {
         match &self.0 {
             Pattern::Exact(exact) => exact == name,
             Pattern::Prefix(prefix) => name.as_str().starts_with(&**prefix),

@@ -25,7 +25,7 @@ pub struct Rejection {
     seconds: u64,
 }
 
-/// What an operator is told beside the kind.
+/// A detail for the operator beside the kind.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Detail {
     None,

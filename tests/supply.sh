@@ -25,7 +25,7 @@ step cargo deny check "${checks[@]}"
 # unstable, so the variable lets the stable one take it.
 oldest=$(mktemp -d)
 trap 'rm -rf "$oldest"' EXIT
-cp -r src "$oldest"
+cp -r src docs "$oldest"
 cp README.md CONTRIBUTING.md "$oldest"
 sed '/^\[dev-dependencies\]/,/^$/d; /^\[\[/,$d' Cargo.toml >"$oldest/Cargo.toml"
 export RUSTC_BOOTSTRAP=1 CARGO_TARGET_DIR=$PWD/target/oldest

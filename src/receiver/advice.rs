@@ -1,4 +1,4 @@
-//! What the operator of an endpoint should know though nothing has failed.
+//! Advice for the operator of an endpoint at which nothing has failed.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};

@@ -6,7 +6,7 @@ use http::{HeaderValue, Method, Response, StatusCode};
 
 use super::advice::Advice;
 use super::endpoint::EndpointName;
-use super::explainer::Explainer;
+use super::explainer::{Explainer, RefusedDelivery};
 use crate::EventKey;
 use crate::clock::{Clock, LONGEST, SystemClock};
 use crate::identity::{Coverage, IdSource, TypeSource};
@@ -118,6 +118,13 @@ impl Config {
     /// Counts a refusal. Returns how many of its kind the operator is to be told of now, if it is time.
     pub(super) fn count_refusal(&self, endpoint: &str, kind: RejectionKind) -> Option<u64> {
         kind.is_of_the_request().then(|| self.refusals.count(endpoint, kind, self.clock.monotonic()))?
+    }
+
+    /// Diagnoses a refused delivery for the operator, if that is wanted.
+    pub(super) fn explain(&self, refused: RefusedDelivery) {
+        if let Some(explainer) = &self.explainer {
+            explainer.explain(&self.scheme, &self.endpoint, &*self.clock, refused);
+        }
     }
 
     /// For how long bodies are bound to their ids. A signed id binds itself.

@@ -8,11 +8,12 @@ use bytes::Bytes;
 use http::request::Parts;
 use tokio::runtime::Handle;
 
-use super::config::Config;
+use super::endpoint::EndpointName;
+use crate::clock::Clock;
 use crate::head::Head;
 use crate::rejection::{Rejection, RejectionKind};
 use crate::route;
-use crate::scheme::{Effort, Refused, Suspects, investigate};
+use crate::scheme::{Effort, Refused, Scheme, Suspects, investigate};
 use crate::secrets::{Found, SecretSet};
 use crate::telemetry::{self, Delivered};
 use crate::throttle::{Shortened, Throttles};
@@ -42,7 +43,7 @@ impl Explainer {
     }
 }
 
-/// The right to diagnose. Dropped, it passes on.
+/// The right to diagnose. While it lives, no other delivery is diagnosed.
 struct Turn(Arc<Explainer>);
 
 impl Drop for Turn {
@@ -60,55 +61,57 @@ pub(super) struct RefusedDelivery {
     pub(super) body: Option<Bytes>,
 }
 
-impl Config {
-    /// Diagnoses a refused delivery in a task of its own, if that is wanted and it is time.
-    pub(super) fn explain(self: &Arc<Self>, refused: RefusedDelivery) {
-        let Some(explainer) = &self.explainer else { return };
+impl Explainer {
+    /// Diagnoses a refused delivery in a task of its own, if it is time and anything records the diagnosis.
+    pub(super) fn explain(
+        self: &Arc<Self>,
+        scheme: &Arc<dyn Scheme>,
+        endpoint: &EndpointName,
+        clock: &dyn Clock,
+        refused: RefusedDelivery,
+    ) {
         if !telemetry::tells_refusals() || !is_failed_verification(refused.rejection.kind()) {
             return;
         }
-        let endpoint = self.endpoint.of(&refused.parts, self.scheme.name());
         let Ok(runtime) = Handle::try_current() else { return };
-        let Some(turn) = explainer.turn(endpoint, self.clock.monotonic()) else { return };
-        let config = self.clone();
-        runtime.spawn(async move { config.diagnose(refused, turn).await });
+        let Some(turn) = self.turn(endpoint.of(&refused.parts, scheme.name()), clock.monotonic()) else { return };
+        runtime.spawn(diagnose(turn, scheme.clone(), endpoint.clone(), refused));
     }
+}
 
-    async fn diagnose(self: Arc<Self>, refused: RefusedDelivery, turn: Turn) {
-        let (secrets, tenant) = self.secrets_for(&refused).await;
-        let (config, explainer) = (self.clone(), turn.0.clone());
-        // In a thread for work that blocks: no delivery waits for it.
-        let investigating = tokio::task::spawn_blocking(move || {
-            let RefusedDelivery { rejection, parts, received_at, body } = &refused;
-            let head = Head::new(parts, *received_at);
-            let of_scheme = Refused { head, body: body.as_deref(), rejection: rejection.clone(), secrets };
-            (investigate(&*config.scheme, &of_scheme, &explainer.suspects, EFFORT), refused)
-        });
-        // A scheme that panics explains nothing.
-        if let Ok((diagnosis, refused)) = investigating.await {
-            let scheme = self.scheme.name();
-            let about = Delivered {
-                endpoint: Some(self.endpoint.of(&refused.parts, scheme)),
-                scheme: Some(scheme),
-                tenant: tenant.as_deref().map(Shortened),
-                path: Some(Shortened(route::requested_uri(&refused.parts).path())),
-                ..Delivered::UNKNOWN
-            };
-            telemetry::diagnosed(refused.rejection.kind().as_str(), &diagnosis, &about);
-        }
+async fn diagnose(turn: Turn, scheme: Arc<dyn Scheme>, endpoint: EndpointName, refused: RefusedDelivery) {
+    let (secrets, tenant) = secrets_for(&*scheme, &refused).await;
+    let explainer = turn.0.clone();
+    // In a thread for work that blocks: no delivery waits for it.
+    let investigating = tokio::task::spawn_blocking(move || {
+        let RefusedDelivery { rejection, parts, received_at, body } = &refused;
+        let head = Head::new(parts, *received_at);
+        let of_scheme = Refused { head, body: body.as_deref(), rejection: rejection.clone(), secrets };
+        (investigate(&*scheme, &of_scheme, &explainer.suspects, EFFORT), scheme, refused)
+    });
+    // A scheme that panics explains nothing.
+    if let Ok((diagnosis, scheme, refused)) = investigating.await {
+        let about = Delivered {
+            endpoint: Some(endpoint.of(&refused.parts, scheme.name())),
+            scheme: Some(scheme.name()),
+            tenant: tenant.as_deref().map(Shortened),
+            path: Some(Shortened(route::requested_uri(&refused.parts).path())),
+            ..Delivered::UNKNOWN
+        };
+        telemetry::diagnosed(refused.rejection.kind().as_str(), &diagnosis, &about);
     }
+}
 
-    /// The scheme's secrets for a delivery, and its tenant. For one whose body was not read, none is looked up.
-    async fn secrets_for(&self, refused: &RefusedDelivery) -> (Option<Arc<SecretSet>>, Option<Arc<str>>) {
-        let nothing = (None, None);
-        if refused.body.is_none() {
-            return nothing;
-        }
-        match self.scheme.secrets().begin(&Head::new(&refused.parts, refused.received_at)) {
-            Ok(Found::Now(set)) => (Some(Arc::clone(&set)), None),
-            Ok(Found::Later(lookup)) => lookup.await.map_or(nothing, |found| (Some(found.set), found.tenant)),
-            Err(_) => nothing,
-        }
+/// The scheme's secrets for a delivery, and its tenant. For one whose body was not read, none is looked up.
+async fn secrets_for(scheme: &dyn Scheme, refused: &RefusedDelivery) -> (Option<Arc<SecretSet>>, Option<Arc<str>>) {
+    let nothing = (None, None);
+    if refused.body.is_none() {
+        return nothing;
+    }
+    match scheme.secrets().begin(&Head::new(&refused.parts, refused.received_at)) {
+        Ok(Found::Now(set)) => (Some(Arc::clone(&set)), None),
+        Ok(Found::Later(lookup)) => lookup.await.map_or(nothing, |found| (Some(found.set), found.tenant)),
+        Err(_) => nothing,
     }
 }
 

@@ -50,6 +50,16 @@ async fn table_of_a_later_release_is_warned_about_and_works() {
 }
 
 #[tokio::test]
+async fn table_of_an_earlier_release_has_no_columns_of_a_later_one() {
+    let fixture = Fixture::new();
+    let pool = fixture.pool().await;
+    sqlx::raw_sql("PRAGMA journal_mode = WAL").execute(&pool).await.expect("an application");
+    sqlx::raw_sql(include_str!("../data/sqlite_schema_0_1.sql")).execute(&pool).await.expect("the tables of then");
+    let report = fixture.store().await.check().await.expect("a report");
+    assert_eq!((report.unknown_columns, report.warnings), (Vec::new(), Vec::new()));
+}
+
+#[tokio::test]
 async fn missing_table_and_missing_file_are_errors_that_say_so() {
     let fixture = Fixture::new();
     let (store, pool) = (fixture.store().await, fixture.pool().await);

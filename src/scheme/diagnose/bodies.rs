@@ -49,7 +49,7 @@ pub(super) fn find<T>(body: &[u8], mut tried: impl FnMut(&BodyChange, &[u8]) -> 
     None
 }
 
-/// What may happen to any text.
+/// The changes that any text may go through.
 fn plain(body: &[u8]) -> impl Iterator<Item = (BodyChange, Vec<u8>)> {
     let unix = replaced(body, b"\r\n", b"\n");
     let trailing = body.iter().rev().take_while(|byte| matches!(byte, b'\r' | b'\n')).count();

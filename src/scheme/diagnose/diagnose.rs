@@ -176,7 +176,7 @@ impl<S: Scheme + ?Sized> Search<'_, S> {
         verify_under(self.scheme, &Head::new(self.parts, self.now), self.body, &keys.set).map(drop)
     }
 
-    /// What explains the mismatch: a secret if one does, else a change of the body, else one of the URL.
+    /// Returns the explanations of the mismatch: a secret if one does, else a change of the body, else one of the URL.
     fn find(&mut self) -> Vec<Finding> {
         let all = self.keys(true);
         if let Some(origin) = self.matching(self.scheme, self.parts, self.body, &all) {
@@ -279,7 +279,7 @@ impl<S: Scheme + ?Sized> Search<'_, S> {
 fn work(key: &Key, body: &[u8]) -> u64 {
     /// A signature of a private key takes about as long as this many bytes.
     const ASYMMETRIC: u64 = 64 * 1024;
-    /// What every verification costs besides the bytes of the body.
+    /// The cost of every verification besides the bytes of the body.
     const EACH: u64 = 1024;
     let is_asymmetric = key.start().is_none() && key.token_digest().is_none();
     body.len() as u64 + EACH + if is_asymmetric { ASYMMETRIC } else { 0 }

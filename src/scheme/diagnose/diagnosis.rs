@@ -3,7 +3,7 @@ use std::fmt;
 use super::finding::Finding;
 use crate::rejection::{Rejection, RejectionKind};
 
-/// What [`diagnose`](fn@super::diagnose) found out about a delivery. `Display` says it in plain sentences.
+/// The findings of [`diagnose`](fn@super::diagnose) about a delivery. `Display` says it in plain sentences.
 ///
 /// It is for the operator, and must not be sent to the sender: it tells a forger what a delivery lacks.
 #[derive(Clone, Debug, PartialEq, Eq)]

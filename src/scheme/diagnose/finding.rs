@@ -28,13 +28,13 @@ pub enum Finding {
     MisspeltSecret {
         /// The secret's label, or its position among several.
         label: Option<Box<str>>,
-        /// What is wrong with the secret.
+        /// The mistake in the secret.
         slip: SecretSlip,
     },
     /// The signature is right for another body: something between the sender and the verification changed it.
     #[non_exhaustive]
     AlteredBody {
-        /// What happened to the body.
+        /// The change to the body.
         change: BodyChange,
     },
     /// The signature is right for another URL.
@@ -71,7 +71,7 @@ pub enum Finding {
     LargeBody,
 }
 
-/// What is wrong with a secret.
+/// A mistake in a secret.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum SecretSlip {
@@ -91,7 +91,7 @@ pub enum SecretSlip {
     Hex,
 }
 
-/// What happened to a body on its way.
+/// A change to a body on its way.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum BodyChange {

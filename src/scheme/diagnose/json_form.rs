@@ -74,7 +74,7 @@ impl fmt::Display for JsonForm {
 }
 
 impl JsonEscapes {
-    /// Writes the inside of a JSON string with these escapes in place of its own.
+    /// Writes the content of a JSON string with these escapes in place of its own.
     pub(super) fn write(self, out: &mut String, text: &str) {
         without_needless_escapes(text).chars().for_each(|character| self.push(out, character));
     }
@@ -99,7 +99,7 @@ impl JsonEscapes {
     }
 }
 
-/// The inside of a string, with `\/` and `\u…` written plainly where that is allowed.
+/// The content of a string, with `\/` and `\u…` written plainly where that is allowed.
 fn without_needless_escapes(text: &str) -> String {
     let mut plain = String::with_capacity(text.len());
     let mut rest = text;

@@ -85,7 +85,7 @@ impl<T: Into<Suspect>, const N: usize> From<[T; N]> for Suspects {
 /// A key made from a suspect.
 pub(super) struct SuspectedKey {
     pub(super) label: Option<Box<str>>,
-    /// What has to be done to the text for this key, if anything.
+    /// Returns the change that makes this key of the text, if it needs one.
     pub(super) slip: Option<SecretSlip>,
     pub(super) key: Key,
 }

@@ -36,7 +36,7 @@ pub struct SqliteStoreBuilder {
 }
 
 impl SqliteStoreBuilder {
-    fn new() -> Self {
+    pub(super) fn new() -> Self {
         Self {
             table: Table::default(),
             lock_wait: Duration::from_millis(1500),
@@ -107,13 +107,6 @@ impl SqliteStoreBuilder {
     async fn connect(self, options: SqliteConnectOptions) -> Result<SqliteStore, StoreError> {
         let database = Database::new(options, Statements::new(&self.table, self.bodies), Times::new(self.clock));
         SqliteStore::connect(database, self.lock_wait).await
-    }
-}
-
-impl SqliteStore {
-    /// Configures a store with another table, lock wait or clock.
-    pub fn builder() -> SqliteStoreBuilder {
-        SqliteStoreBuilder::new()
     }
 }
 

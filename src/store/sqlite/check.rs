@@ -7,7 +7,7 @@ use sqlx::sqlite::SqliteConnection;
 use sqlx::{AssertSqlSafe, Connection as _, Executor, Row as _};
 
 use super::SqliteStore;
-use super::connection::Fault;
+use super::fault::Fault;
 use super::file_system;
 use super::statements::statement;
 use crate::key::RESERVED;

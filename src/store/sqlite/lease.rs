@@ -8,7 +8,8 @@ use bytes::Bytes;
 use sqlx::sqlite::SqliteRow;
 use sqlx::{Connection as _, Executor, Row as _, SqliteConnection};
 
-use super::connection::{Connection, Database, Fault, retry_while_locked};
+use super::connection::{Connection, Database, retry_while_locked};
+use super::fault::Fault;
 use super::operation::Operation;
 use super::pick::pick;
 use super::record::{fingerprint, token, unknown};

@@ -54,6 +54,7 @@
 mod builder;
 mod check;
 mod connection;
+mod fault;
 mod file_system;
 mod lease;
 mod operation;

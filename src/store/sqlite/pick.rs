@@ -13,7 +13,7 @@ use std::sync::Arc;
 use sqlx::sqlite::{SqliteConnection, SqliteRow};
 use sqlx::{Executor, Row as _};
 
-use super::connection::Fault;
+use super::fault::Fault;
 use super::statements::{Statement, Statements, statement};
 use super::time::Now;
 use crate::store::queue::{LeaseBudget, LeaseRequest};

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use super::connection::Fault;
+use super::fault::Fault;
 use super::operation::{Operation, Reply};
 use super::record::{self, Arrival, Record};
 use super::time::Now;

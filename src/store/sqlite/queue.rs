@@ -4,7 +4,7 @@ use std::pin::Pin;
 use sqlx::Row as _;
 use sqlx::sqlite::SqliteRow;
 
-use super::connection::Fault;
+use super::fault::Fault;
 use super::operation::Operation;
 use super::operators;
 use super::record::{self, Record};

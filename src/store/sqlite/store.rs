@@ -10,15 +10,16 @@ use tokio::runtime::Handle;
 use super::connection::{Connection, Database, retry_while_locked};
 use super::lease::LeaseHandler;
 use super::operation::{Operation, Reply};
-use super::operators::{self, CHANGED_AT_ONCE};
+use super::operators::CHANGED_AT_ONCE;
 use super::statements::Statement;
 use super::writer::Writer;
+use super::{SqliteStoreBuilder, operators};
 use crate::store::batcher::Batcher;
 use crate::store::queue::{Change, EventState, Filter};
 use crate::store::record::Verb;
 use crate::store::{Claim, ClaimRequest, Dialect, Ending, Enlistment, Hold, Store, StoreError, StoreFuture};
 #[cfg(doc)]
-use crate::store::{SqliteStoreBuilder, StoreErrorKind};
+use crate::store::StoreErrorKind;
 
 /// Remembers events in a SQLite file: survives restarts and power loss, and several processes on one machine can share
 /// it.
@@ -76,6 +77,11 @@ pub struct SqliteStore {
 }
 
 impl SqliteStore {
+    /// Configures a store with another table, lock wait or clock.
+    pub fn builder() -> SqliteStoreBuilder {
+        SqliteStoreBuilder::new()
+    }
+
     /// Opens a store in this file. The file and the table are created if they are missing; the directory is not.
     ///
     /// Its log is written back to the database from 16 MiB on, and each of its three connections keeps up to 16 MiB of

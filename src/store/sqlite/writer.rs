@@ -7,7 +7,8 @@ use sqlx::sqlite::SqliteConnection;
 use sqlx::{Connection as _, Executor, Row as _};
 use tokio::sync::Notify;
 
-use super::connection::{Connection, Database, Fault};
+use super::connection::{Connection, Database};
+use super::fault::Fault;
 use super::operation::{Operation, Reply};
 use super::plan::{Plan, Stored};
 use super::record::Record;

@@ -42,11 +42,13 @@ pub(super) struct Batcher<H: BatchHandler> {
 
 struct Shared<H: BatchHandler> {
     handler: H,
-    queue: Mutex<Queue<H>>,
+    waiting: Mutex<Waiting<H>>,
 }
 
-struct Queue<H: BatchHandler> {
-    waiting: Vec<Pending<H>>,
+/// The questions that wait for the next batch.
+struct Waiting<H: BatchHandler> {
+    questions: Vec<Pending<H>>,
+    /// Whether a batch is being answered.
     under_way: bool,
 }
 
@@ -57,14 +59,14 @@ struct Pending<H: BatchHandler> {
 
 impl<H: BatchHandler> Batcher<H> {
     pub(super) fn new(handler: H) -> Self {
-        let queue = Mutex::new(Queue { waiting: Vec::new(), under_way: false });
-        Self { shared: Arc::new(Shared { handler, queue }) }
+        let waiting = Mutex::new(Waiting { questions: Vec::new(), under_way: false });
+        Self { shared: Arc::new(Shared { handler, waiting }) }
     }
 
     /// Asks, and returns the handler's answer. Dropped before its batch is formed, the question is not asked.
     pub(super) async fn ask(&self, question: H::Question) -> Result<H::Answer, StoreError> {
         let (reply, answer) = oneshot::channel();
-        self.enqueue(Pending { question, reply: Some(reply) });
+        self.push(Pending { question, reply: Some(reply) });
         // Without an answer, its runtime is shutting down, or there is a bug in the handler.
         answer.await.unwrap_or_else(|_| Err(StoreError::unavailable("the batch was dropped")))
     }
@@ -72,7 +74,7 @@ impl<H: BatchHandler> Batcher<H> {
     /// Asks without waiting for the answer.
     #[cfg_attr(not(any(feature = "postgres", feature = "sqlite")), allow(dead_code, reason = "Redis tells nothing"))]
     pub(super) fn tell(&self, question: H::Question) {
-        self.enqueue(Pending { question, reply: None });
+        self.push(Pending { question, reply: None });
     }
 
     #[cfg_attr(not(feature = "sqlite"), allow(dead_code, reason = "the others ask their handlers in batches only"))]
@@ -80,12 +82,12 @@ impl<H: BatchHandler> Batcher<H> {
         &self.shared.handler
     }
 
-    fn enqueue(&self, asked: Pending<H>) {
-        let mut queue = lock(&self.shared.queue);
-        queue.waiting.push(asked);
-        if !queue.under_way {
-            queue.under_way = true;
-            drop(queue);
+    fn push(&self, asked: Pending<H>) {
+        let mut waiting = lock(&self.shared.waiting);
+        waiting.questions.push(asked);
+        if !waiting.under_way {
+            waiting.under_way = true;
+            drop(waiting);
             tokio::spawn(BatchTask { shared: self.shared.clone(), ended: false }.run());
         }
     }
@@ -101,12 +103,12 @@ impl<H: BatchHandler> Shared<H> {
     /// Forms the next batch, without the questions whose callers left. `None` if no question waits: no batch is under
     /// way then.
     fn next_batch(&self) -> Option<Vec<Pending<H>>> {
-        let mut queue = lock(&self.queue);
-        queue.waiting.retain(|asked| !asked.reply.as_ref().is_some_and(oneshot::Sender::is_closed));
-        queue.under_way = !queue.waiting.is_empty();
-        queue.under_way.then(|| {
-            let length = H::fitting(queue.waiting.iter().map(|asked| &asked.question));
-            queue.waiting.drain(..length).collect()
+        let mut waiting = lock(&self.waiting);
+        waiting.questions.retain(|asked| !asked.reply.as_ref().is_some_and(oneshot::Sender::is_closed));
+        waiting.under_way = !waiting.questions.is_empty();
+        waiting.under_way.then(|| {
+            let length = H::fitting(waiting.questions.iter().map(|asked| &asked.question));
+            waiting.questions.drain(..length).collect()
         })
     }
 }
@@ -142,9 +144,9 @@ impl<H: BatchHandler> Drop for BatchTask<H> {
     fn drop(&mut self) {
         // After an orderly end, another task may be running by now.
         if !self.ended {
-            let mut queue = lock(&self.shared.queue);
-            queue.under_way = false;
-            queue.waiting.clear();
+            let mut waiting = lock(&self.shared.waiting);
+            waiting.under_way = false;
+            waiting.questions.clear();
         }
     }
 }

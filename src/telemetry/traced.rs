@@ -189,7 +189,7 @@ pub(crate) fn attempted(attempt_outcome: AttemptOutcome, about: &Delivered<'_>) 
 }
 
 pub(crate) fn lease_failed(error: &(dyn Error + 'static)) {
-    tracing::warn!(target: "tower_webhook", error = with_causes(error), "the inbox could not be asked for events");
+    tracing::warn!(target: "tower_webhook", error = with_causes(error), "the queue could not be asked for events");
 }
 
 pub(crate) fn store_failed(verb: &str, key: &EventKey, error: &(dyn Error + 'static)) {

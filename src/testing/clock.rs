@@ -1,8 +1,9 @@
 use std::fmt;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::{Duration, Instant, SystemTime};
 
 use crate::clock::Clock;
+use crate::lock::lock;
 
 /// A clock that stands still until a test moves it.
 ///
@@ -71,7 +72,7 @@ impl ManualClock {
     /// Locks the readings, even after a panic: a test that failed while moving the clock must not fail those that share
     /// it.
     fn readings(&self) -> MutexGuard<'_, Readings> {
-        self.readings.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.readings)
     }
 }
 

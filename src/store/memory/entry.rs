@@ -26,8 +26,8 @@ pub(super) struct Entry {
     /// Whether the event was run, and not only discarded.
     pub(super) applied: bool,
     /// From when on a worker may lease the event: a running event when its lease ends.
-    pub(super) due_at: Duration,
-    /// While the event runs: when it was due before the lease, by both clocks.
+    pub(super) leasable_from: Duration,
+    /// While the event runs: `leasable_from` and the event's `due_at` from before the lease.
     pub(super) was_due_at: (Duration, Option<SystemTime>),
     /// When the event was completed.
     pub(super) completed_at: Duration,
@@ -49,7 +49,7 @@ impl Entry {
             started_at: now.wall,
             started: false,
             applied: false,
-            due_at: now.elapsed,
+            leasable_from: now.elapsed,
             was_due_at: (now.elapsed, Some(now.wall)),
             completed_at: Duration::ZERO,
             expires_at: Duration::ZERO,
@@ -69,7 +69,7 @@ impl Entry {
         if self.event.state == EventState::Running {
             self.failed(LAPSED, now);
         } else {
-            self.was_due_at = (self.due_at, self.event.due_at);
+            self.was_due_at = (self.leasable_from, self.event.due_at);
         }
         self.event.state = EventState::Running;
         self.event.attempts = self.event.attempts.saturating_add(1);
@@ -80,7 +80,7 @@ impl Entry {
 
     /// Extends the lease. The event is due again when it ends.
     pub(super) fn hold_for(&mut self, lease: Duration, now: Now) {
-        self.due_at = now.elapsed.saturating_add(lease);
+        self.leasable_from = now.elapsed.saturating_add(lease);
     }
 
     fn failed(&mut self, reason: &str, now: Now) {
@@ -98,14 +98,14 @@ impl Entry {
         self.event.state = EventState::Waiting;
         self.event.attempts -= 1;
         self.started = false;
-        (self.due_at, self.event.due_at) = self.was_due_at;
+        (self.leasable_from, self.event.due_at) = self.was_due_at;
     }
 
     pub(super) fn retry(&mut self, after: Duration, reason: &str, now: Now) {
         self.failed(reason, now);
         self.event.state = EventState::Waiting;
         self.event.due_at = now.wall.checked_add(after);
-        self.due_at = now.elapsed.saturating_add(after);
+        self.leasable_from = now.elapsed.saturating_add(after);
     }
 
     pub(super) fn bury(&mut self, reason: &str, now: Now) {
@@ -120,7 +120,7 @@ impl Entry {
         (self.event.summary, self.event.processed_at) = (None, None);
         // The token is new: the worker that gave the event up must not be taken for the one that puts it back.
         self.token = ClaimToken::random();
-        (self.event.due_at, self.due_at) = (Some(now.wall), now.elapsed);
+        (self.event.due_at, self.leasable_from) = (Some(now.wall), now.elapsed);
     }
 
     /// When a completed event loses its body, if bodies are kept for `bodies` only, or is forgotten.

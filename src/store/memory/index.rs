@@ -68,7 +68,7 @@ impl Index {
                 self.ends.remove(&(entry.next_end(self.bodies), arrival));
             }
         }
-        self.leasable.remove(entry.event.key.endpoint(), &entry.event.event_type, (entry.due_at, arrival));
+        self.leasable.remove(entry.event.key.endpoint(), &entry.event.event_type, (entry.leasable_from, arrival));
     }
 
     /// Makes an event leasable, if it may be leased.
@@ -76,7 +76,7 @@ impl Index {
         let arrival = entry.event.arrival;
         let is_open = matches!(entry.event.state, EventState::Waiting | EventState::Running);
         if is_open && entry.order().is_none_or(|order| self.orders.is_first(&order.key, arrival)) {
-            self.leasable.insert(entry.event.key.endpoint(), &entry.event.event_type, (entry.due_at, arrival));
+            self.leasable.insert(entry.event.key.endpoint(), &entry.event.event_type, (entry.leasable_from, arrival));
         }
     }
 
@@ -113,17 +113,17 @@ impl Waiting {
 
     pub(super) fn insert(&mut self, entry: &Entry, now: Now) {
         let (received, arrival) = (entry.event.received_at, entry.event.arrival);
-        if entry.due_at <= now.elapsed {
+        if entry.leasable_from <= now.elapsed {
             self.due.insert((received, arrival));
         } else {
-            self.later.insert((entry.due_at, arrival), received);
+            self.later.insert((entry.leasable_from, arrival), received);
         }
     }
 
     pub(super) fn remove(&mut self, entry: &Entry) {
         let arrival = entry.event.arrival;
         if !self.due.remove(&(entry.event.received_at, arrival)) {
-            self.later.remove(&(entry.due_at, arrival));
+            self.later.remove(&(entry.leasable_from, arrival));
         }
     }
 

@@ -2,7 +2,7 @@
 
 use std::future::Future;
 use std::pin::Pin;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
 use sqlx::postgres::PgRow;
@@ -13,6 +13,7 @@ use tokio::time::{Instant, timeout, timeout_at};
 use super::connector::{Connector, in_transaction};
 use super::fault::{Fault, Remedy};
 use super::statements::{Statement, statement};
+use crate::lock::lock;
 use crate::telemetry;
 
 /// How often a statement is repeated that conflicted with another transaction.
@@ -33,8 +34,8 @@ const SETTINGS: &str = "SET plan_cache_mode = force_generic_plan; \
 /// all of the server's sessions would end up so.
 const MOST_OPEN: usize = 3;
 
-const UNANSWERED: &str = "the server leaves as many statements unanswered as this store leaves open at a time: \
-    pg_stat_activity shows what they wait for, SyncRep for example, a replica that is away";
+const UNANSWERED: &str = "the server has not answered the statements before, and the store opens no more of them: \
+    pg_stat_activity shows what they wait for; SyncRep is a synchronous replica that is away";
 
 /// How long a statement is waited for after its deadline. The server ends it sooner by itself, unless it has begun to
 /// commit.
@@ -261,7 +262,7 @@ impl DedicatedConnection {
     }
 
     fn idle(&self) -> MutexGuard<'_, Option<PgConnection>> {
-        self.idle.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.idle)
     }
 }
 

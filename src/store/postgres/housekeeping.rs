@@ -1,7 +1,7 @@
 //! Work beside the traffic: promoting the events of stalled orders, and purging.
 
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use sqlx::{PgConnection, Row as _};
@@ -12,6 +12,7 @@ use super::connector::{Connector, in_transaction};
 use super::fault::Fault;
 use super::statements::{Statements, statement};
 use super::wake::Promoter;
+use crate::lock::lock;
 use crate::store::StoreError;
 use crate::telemetry;
 
@@ -62,13 +63,13 @@ impl StalledOrders {
         if let Some(order) = orders.last()
             && i64::try_from(orders.len()).is_ok_and(|found| found == ORDERS)
         {
-            self.next_check.lock().unwrap_or_else(PoisonError::into_inner).after = (*order).to_owned();
+            lock(&self.next_check).after = (*order).to_owned();
         }
     }
 
     /// Returns the order behind which to begin, if it is time for a check.
     fn begin_check(&self) -> Option<String> {
-        let (mut next, now) = (self.next_check.lock().unwrap_or_else(PoisonError::into_inner), Instant::now());
+        let (mut next, now) = (lock(&self.next_check), Instant::now());
         if now < next.at {
             return None;
         }
@@ -77,7 +78,7 @@ impl StalledOrders {
     }
 
     fn postpone(&self, took: Duration) {
-        let mut next = self.next_check.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut next = lock(&self.next_check);
         next.at = next.at.max(Instant::now() + took * PAUSE_FACTOR);
     }
 }

@@ -1,6 +1,6 @@
 //! Leases.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use sqlx::Row as _;
@@ -19,6 +19,7 @@ use super::settlement::SettleItem;
 use super::statements::{Statement, Statements, statement};
 use super::values::{MOST_BYTES, bigint, event_key, fingerprint, milliseconds, stored_request, token};
 use super::wake::Promoter;
+use crate::lock::lock;
 use crate::store::batcher::{Answers, BatchHandler, Batcher};
 use crate::store::in_transit::InTransit;
 use crate::store::queue::{LAPSED, LeaseRequest, Leased, OwnedLeaseRequest, UNREADABLE};
@@ -171,11 +172,11 @@ impl LeaseBatch {
             .fetch_all(|| {
                 let tokens: Vec<_> = (0..request.limit).map(|_| ClaimToken::random()).collect();
                 let query = query(&tokens);
-                tries.lock().unwrap_or_else(PoisonError::into_inner).push(tokens);
+                lock(&tries).push(tokens);
                 query
             })
             .await;
-        let mut tries = tries.into_inner().unwrap_or_else(PoisonError::into_inner);
+        let mut tries = std::mem::take(&mut *lock(&tries));
         let is_known = match &answer {
             Ok(_) => true,
             // The server has refused the last try.

@@ -1,6 +1,6 @@
 //! Leases whose reply is lost, late or not received: the server has leased events, and no worker knows of them.
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
 use tokio::time::Instant;
@@ -10,6 +10,7 @@ use super::settle_batch::SettleBatch;
 use super::settlement::SettleItem;
 use super::statements::{Statements, statement};
 use super::values::{event_key, milliseconds, token};
+use crate::lock::lock;
 use crate::store::ClaimToken;
 use crate::store::batcher::Batcher;
 use crate::store::in_transit::Releaser;
@@ -111,7 +112,7 @@ impl Releaser for DroppedLease {
 
 impl Shared {
     fn searches(&self) -> MutexGuard<'_, Searches> {
-        self.searches.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.searches)
     }
 
     /// Looks until every event that was found is released, or its lease has ended by itself. A statement that is under

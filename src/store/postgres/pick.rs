@@ -4,7 +4,7 @@
 //! by another index: events that cannot be leased then cost nothing, however many they are.
 
 use std::collections::{HashMap, HashSet};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 
 use sqlx::Row as _;
 use sqlx::postgres::PgRow;
@@ -14,6 +14,7 @@ use super::connection::DedicatedConnection;
 use super::fault::Fault;
 use super::statements::{Statement, Statements, statement};
 use super::values::{bigint, index};
+use crate::lock::lock;
 use crate::store::queue::{KindLimits, LeaseBudget, LeaseRequest};
 
 /// How many of the first due events a lease looks at, in addition to twice as many as it may take.
@@ -125,7 +126,7 @@ impl Picker {
             endpoints => endpoints.iter().cloned().map(Some).collect(),
         };
         let after: Vec<Option<KindHash>> = {
-            let resume_after = self.resume_after.lock().unwrap_or_else(PoisonError::into_inner);
+            let resume_after = lock(&self.resume_after);
             ranges.iter().map(|range| resume_after.get(range).copied()).collect()
         };
         let most = (KINDS / ranges.len()).max(LEAST_KINDS);
@@ -143,7 +144,7 @@ impl Picker {
         for row in &rows {
             found[index(row, ranges.len())?].push(read_kind(row)?);
         }
-        let mut resume_after = self.resume_after.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut resume_after = lock(&self.resume_after);
         let mut are_all = after.iter().all(Option::is_none);
         for (range, kinds) in ranges.into_iter().zip(&found) {
             match kinds.iter().map(|kind| kind.hash).max() {

@@ -1,6 +1,6 @@
 //! Where leases start to scan the index of due events.
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
 use sqlx::Row as _;
@@ -9,6 +9,7 @@ use tokio::time::Instant;
 
 use super::connection::DedicatedConnection;
 use super::statements::{Statements, statement};
+use crate::lock::lock;
 
 /// How often the start is updated.
 const UPDATE_INTERVAL: Duration = Duration::from_secs(1);
@@ -94,7 +95,7 @@ impl ScanStart {
         self.lock().start
     }
 
-    /// Moves the start back, if an event that has only now become due is due since before it.
+    /// Moves the start back, if need be, to find an event that was put back to `due`, or promoted with that due time.
     pub(super) fn include(&self, due: i64) {
         let mut state = self.lock();
         state.start = state.start.map(|start| start.min(due));
@@ -124,7 +125,7 @@ impl ScanStart {
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.state)
     }
 }
 

@@ -1,6 +1,6 @@
 //! How events reach workers once they may be due: the next event of an order is promoted, and workers are notified.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use sqlx::AssertSqlSafe;
@@ -16,6 +16,7 @@ use super::connection::DedicatedConnection;
 use super::connector::Connector;
 use super::scan_start::ScanStart;
 use super::statements::{Statements, statement};
+use crate::lock::lock;
 use crate::store::batcher::{Answers, BatchHandler, Batcher};
 
 /// The pause before the listener reconnects.
@@ -132,7 +133,7 @@ impl Listener {
         if !self.connector.has_sessions() {
             return;
         }
-        let mut task = self.task.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut task = lock(&self.task);
         // The task has finished if the runtime in which it was started has ended.
         if task.as_ref().is_some_and(|task| !task.is_finished()) {
             return;
@@ -146,7 +147,7 @@ impl Listener {
 
 impl Drop for Listener {
     fn drop(&mut self) {
-        if let Some(task) = self.task.get_mut().unwrap_or_else(PoisonError::into_inner) {
+        if let Some(task) = &*lock(&self.task) {
             task.abort();
         }
     }

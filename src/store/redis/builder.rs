@@ -3,8 +3,8 @@ use std::time::Duration;
 
 use super::client::{Client, EVENTS, Replicas};
 use super::housekeeping::Housekeeper;
-use super::inbox::Inbox;
 use super::listener::Listener;
+use super::queue::RedisQueue;
 use super::{RedisPool, RedisStore};
 use crate::clock::LONGEST;
 
@@ -122,6 +122,6 @@ impl RedisStoreBuilder {
         let replicas = (replicas > 0).then(|| Replicas::new(&pool, replicas, replica_timeout, timeout));
         let client = Arc::new(Client::new(&pool, prefix, connections, timeout, replicas));
         let housekeeper = Housekeeper::new(client.clone());
-        RedisStore::from_parts(Inbox { client, listener, housekeeper, body_retention })
+        RedisStore::from_parts(RedisQueue { client, listener, housekeeper, body_retention })
     }
 }

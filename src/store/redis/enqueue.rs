@@ -7,7 +7,7 @@ use deadpool_redis::redis;
 use super::client::{Client, Mode};
 use super::entry::{self, optional};
 use super::error::{CommandError, Result};
-use super::inbox::Inbox;
+use super::queue::RedisQueue;
 use super::record::{self, Progress, Record, State, Unreadable, milliseconds};
 use super::scripts;
 use crate::store::batcher::{Answers, BatchHandler};
@@ -33,7 +33,7 @@ const UPLOADS: usize = 3;
 
 /// Enqueues events. Those that come during one script are enqueued by the next.
 pub(super) struct Enqueuer {
-    inbox: Arc<Inbox>,
+    queue: Arc<RedisQueue>,
 }
 
 /// An event to enqueue.
@@ -50,13 +50,13 @@ pub(super) struct NewEvent {
 type Enqueued = Result<Option<Claim>>;
 
 impl Enqueuer {
-    pub(super) const fn new(inbox: Arc<Inbox>) -> Self {
-        Self { inbox }
+    pub(super) const fn new(queue: Arc<RedisQueue>) -> Self {
+        Self { queue }
     }
 
     /// Enqueues by a script; then, by another, events whose requests are large. Those are only uploaded for new events.
     async fn enqueue(&self, events: &[NewEvent]) -> Result<Vec<Result<Claim, CommandError>>> {
-        self.inbox.client.check_slot()?;
+        self.queue.client.check_slot()?;
         let mut claims = self.run_script(&events.iter().collect::<Vec<_>>()).await?;
         for _ in 0..UPLOADS {
             let large = claims.iter().zip(events).enumerate().filter(|(_, (claim, _))| matches!(claim, Ok(None)));
@@ -71,7 +71,7 @@ impl Enqueuer {
         }
         let claims: Vec<_> = claims.into_iter().map(|claim| claim?.ok_or(CommandError::TimedOut)).collect();
         if claims.iter().any(|claim| matches!(claim, Ok(Claim::Fresh { .. }))) {
-            self.inbox.listener.notify();
+            self.queue.listener.notify();
         }
         Ok(claims)
     }
@@ -86,7 +86,7 @@ impl Enqueuer {
 
     /// Writes a request by itself. An existing one is the same, and may be an enqueued event's: it must not expire.
     async fn upload(&self, event: &NewEvent) -> Result<()> {
-        let client = &self.inbox.client;
+        let client = &self.queue.client;
         let time = milliseconds(UPLOADED.max(client.timeout.saturating_mul(4)));
         let mut set = redis::cmd("SET");
         set.arg(client.request_key(event.request_name())).arg(&*event.request).arg("NX").arg("PX").arg(time);
@@ -97,7 +97,7 @@ impl Enqueuer {
     /// error, and the events are in the queue nevertheless. If the script fails half-way, that is an error for all of
     /// the events, and some are in the queue: the sender's next delivery finds them.
     async fn run_script(&self, events: &[&NewEvent]) -> Result<Vec<Enqueued>> {
-        let client = &self.inbox.client;
+        let client = &self.queue.client;
         let Some(first) = events.first() else { return Ok(Vec::new()) };
         let is_replicated: &[u8] = if client.replicas.is_some() { b"1" } else { b"" };
         let mut arguments = vec![client.prefix.as_bytes(), is_replicated];

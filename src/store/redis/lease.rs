@@ -12,7 +12,7 @@ use tokio::time::{Instant, timeout, timeout_at};
 use super::client::{Client, Mode};
 use super::entry::{Entry, event_key, optional};
 use super::error::{CommandError, NoConnection, Result};
-use super::inbox::{HeldEvent, Inbox, delays, lease_milliseconds};
+use super::queue::{HeldEvent, RedisQueue, delays, lease_milliseconds};
 use super::record::{self, Unreadable};
 use super::scripts;
 use crate::store::in_transit::{InTransit, Releaser};
@@ -58,14 +58,14 @@ struct OpenedRow {
 }
 
 /// Leases events in a task that outlives the caller: events that come too late for it are released.
-pub(super) async fn lease(inbox: &Arc<Inbox>, request: &LeaseRequest<'_>) -> Result<Vec<Leased>> {
-    let stream = inbox.client.stream()?;
+pub(super) async fn lease(queue: &Arc<RedisQueue>, request: &LeaseRequest<'_>) -> Result<Vec<Leased>> {
+    let stream = queue.client.stream()?;
     if request.limit == 0 {
         return Ok(Vec::new());
     }
     let limit = request.limit.min(MOST);
-    let arguments = arguments(&inbox.client.prefix, request, limit);
-    let task = LeaseTask { inbox: inbox.clone(), stream, arguments, limit, lease: request.lease };
+    let arguments = arguments(&queue.client.prefix, request, limit);
+    let task = LeaseTask { queue: queue.clone(), stream, arguments, limit, lease: request.lease };
     let (sender, receiver) = oneshot::channel();
     tokio::spawn(task.run(sender));
     // Without an answer, the runtime is shutting down.
@@ -74,7 +74,7 @@ pub(super) async fn lease(inbox: &Arc<Inbox>, request: &LeaseRequest<'_>) -> Res
 }
 
 struct LeaseTask {
-    inbox: Arc<Inbox>,
+    queue: Arc<RedisQueue>,
     stream: String,
     /// Without the tokens.
     arguments: Vec<String>,
@@ -84,8 +84,8 @@ struct LeaseTask {
 
 impl LeaseTask {
     /// Leases under tokens that no other lease has. If the reply is lost, these tokens are searched for.
-    async fn run(self, sender: oneshot::Sender<Result<InTransit<Arc<Inbox>>>>) {
-        let (inbox, until) = (&self.inbox, Instant::now() + self.inbox.client.timeout);
+    async fn run(self, sender: oneshot::Sender<Result<InTransit<Arc<RedisQueue>>>>) {
+        let (queue, until) = (&self.queue, Instant::now() + self.queue.client.timeout);
         let mut sends = 1;
         let rows = loop {
             let tokens = record::leased_tokens(self.limit);
@@ -96,7 +96,7 @@ impl LeaseTask {
                 return self.release_late(asking, lease).await;
             };
             if answer.as_ref().is_err_and(CommandError::is_reply_lost) {
-                inbox.search_later(lease, self.lease);
+                queue.search_later(lease, self.lease);
             }
             match answer {
                 Err(CommandError::Broken(_)) if sends < SENDS => sends += 1,
@@ -104,7 +104,7 @@ impl LeaseTask {
             }
         };
         let leased = match rows {
-            Ok(rows) => open(inbox, rows).await.map(|leased| InTransit::new(leased, inbox.clone())),
+            Ok(rows) => open(queue, rows).await.map(|leased| InTransit::new(leased, queue.clone())),
             Err(error) => Err(error),
         };
         // If the caller has left, the events are dropped here, and so released.
@@ -115,28 +115,28 @@ impl LeaseTask {
     /// The reply may still come, or the connection may lead nowhere without an error: while the reply is waited for,
     /// the events are searched for by another connection.
     async fn release_late(&self, mut asking: Pin<&mut impl Future<Output = Result<Vec<LeasedRow>>>>, lease: String) {
-        let Self { inbox, .. } = self;
+        let Self { queue, .. } = self;
         for delay in delays() {
             match timeout(delay, &mut asking).await {
                 Ok(Ok(late)) => {
-                    let events = late.iter().filter_map(|row| row.held_event(&inbox.client)).collect();
-                    return inbox.release_later(Mode::Repeatable, events);
+                    let events = late.iter().filter_map(|row| row.held_event(&queue.client)).collect();
+                    return queue.release_later(Mode::Repeatable, events);
                 }
                 Ok(Err(error)) if error.is_reply_lost() => {
-                    return inbox.search_later(lease, self.lease);
+                    return queue.search_later(lease, self.lease);
                 }
                 Ok(Err(_)) => return,
                 Err(_) => {}
             }
             // A failure is tried again after the next delay.
-            if inbox.release_found(&lease).await.unwrap_or(false) {
+            if queue.release_found(&lease).await.unwrap_or(false) {
                 return;
             }
         }
     }
 
     async fn lease_under(&self, tokens: Vec<ClaimToken>, until: Instant) -> Result<Vec<LeasedRow>> {
-        let Inbox { client, listener, housekeeper, .. } = &*self.inbox;
+        let RedisQueue { client, listener, housekeeper, .. } = &*self.queue;
         let texts: Vec<_> = tokens.iter().map(|token| record::token(*token)).collect();
         let arguments: Vec<_> = self.arguments.iter().chain(&texts).collect();
         for _ in 0..MOST_SCRIPTS {
@@ -182,7 +182,7 @@ fn add_limits(arguments: &mut Vec<String>, limits: Option<&KindLimits>, name: im
     arguments.extend(limits.left.iter().flat_map(|(kind, left)| [name(kind), left.to_string()]));
 }
 
-impl Releaser for Arc<Inbox> {
+impl Releaser for Arc<RedisQueue> {
     fn release(&self, events: Vec<Leased>) {
         let events = events.into_iter().map(|event| self.held(&event.key, event.token)).collect();
         self.release_later(Mode::Repeatable, events);
@@ -191,7 +191,7 @@ impl Releaser for Arc<Inbox> {
 
 /// Reads the rows, and the requests that are still missing. An event that cannot be run is buried, and one whose
 /// request does not come in time is released.
-async fn open(inbox: &Arc<Inbox>, rows: Vec<LeasedRow>) -> Result<Vec<Leased>> {
+async fn open(queue: &Arc<RedisQueue>, rows: Vec<LeasedRow>) -> Result<Vec<Leased>> {
     let (mut opened, mut missing) = (Vec::with_capacity(rows.len()), Vec::new());
     for row in rows {
         match row.open() {
@@ -199,12 +199,12 @@ async fn open(inbox: &Arc<Inbox>, rows: Vec<LeasedRow>) -> Result<Vec<Leased>> {
             Err(Unreadable) => {
                 // The script has read the key, and so there is one.
                 if let Ok(key) = event_key(&row.row.4) {
-                    bury(inbox, &key, row.token, UNREADABLE).await;
+                    bury(queue, &key, row.token, UNREADABLE).await;
                 }
             }
         }
     }
-    let fetched = fetch_requests(&inbox.client, &mut opened).await;
+    let fetched = fetch_requests(&queue.client, &mut opened).await;
     let mut all = Vec::with_capacity(opened.len());
     for OpenedRow { mut leased, entry, request } in opened {
         match (request.map(|value| entry.read_request(value)), &fetched) {
@@ -212,12 +212,12 @@ async fn open(inbox: &Arc<Inbox>, rows: Vec<LeasedRow>) -> Result<Vec<Leased>> {
                 leased.request = request;
                 all.push(leased);
             }
-            (Some(Err(Unreadable)), _) => bury(inbox, leased.key.as_str(), leased.token, UNREADABLE).await,
-            (None, Ok(())) => bury(inbox, leased.key.as_str(), leased.token, GONE).await,
-            (None, Err(_)) => missing.push(inbox.held(&leased.key, leased.token)),
+            (Some(Err(Unreadable)), _) => bury(queue, leased.key.as_str(), leased.token, UNREADABLE).await,
+            (None, Ok(())) => bury(queue, leased.key.as_str(), leased.token, GONE).await,
+            (None, Err(_)) => missing.push(queue.held(&leased.key, leased.token)),
         }
     }
-    inbox.release_later(Mode::Repeatable, missing);
+    queue.release_later(Mode::Repeatable, missing);
     match fetched {
         Err(error) if all.is_empty() => Err(error),
         _ => Ok(all),
@@ -248,10 +248,10 @@ async fn fetch_requests(client: &Client, opened: &mut [OpenedRow]) -> Result<()>
 }
 
 /// Buries an event that no handler can be called for. If that fails, it is buried when it is leased again.
-async fn bury(inbox: &Inbox, key: &str, token: ClaimToken, reason: &str) {
+async fn bury(queue: &RedisQueue, key: &str, token: ClaimToken, reason: &str) {
     telemetry::redis_event_given_up(key, reason);
-    let event = HeldEvent { key: inbox.client.key_of(key), token };
-    let _ = inbox.settle(&event, &Ending::Bury { reason }).await;
+    let event = HeldEvent { key: queue.client.key_of(key), token };
+    let _ = queue.settle(&event, &Ending::Bury { reason }).await;
 }
 
 impl LeasedRow {

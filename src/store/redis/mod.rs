@@ -156,7 +156,7 @@
 //! With `+info` and `+config|get`, [`check`](RedisStore::check) can warn about the server's configuration. It tries the
 //! rights above, and names the missing ones: a script that is refused half-way may have begun to change something.
 //
-// Read in the order of a delivery: `store`, `claims` for inline claims; `enqueue`, `lease`, `inbox`, `operators`,
+// Read in the order of a delivery: `store`, `claims` for inline claims; `enqueue`, `lease`, `queue`, `operators`,
 // `housekeeping` for the queue; `client`, `shared_connection` and `scripts` for what all of them use.
 
 mod builder;
@@ -167,11 +167,11 @@ mod enqueue;
 mod entry;
 mod error;
 mod housekeeping;
-mod inbox;
 mod lease;
 mod listener;
 mod operators;
 mod pool;
+mod queue;
 mod record;
 mod report;
 mod scripts;

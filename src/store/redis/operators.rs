@@ -5,7 +5,7 @@ use deadpool_redis::redis::{self, FromRedisValue};
 use super::client::{Client, Mode, Reply};
 use super::entry::{Entry, queued_event};
 use super::error::Result;
-use super::inbox::Inbox;
+use super::queue::RedisQueue;
 use super::record;
 use super::scripts::{self, Script};
 use crate::EventKey;
@@ -84,8 +84,8 @@ pub(super) async fn counts(client: &Client) -> Result<QueueCounts> {
     Ok(QueueCounts { waiting: waiting.max(0).cast_unsigned(), running, completed, dead, oldest_waiting })
 }
 
-pub(super) async fn change(inbox: &Inbox, filter: &Filter, change: Change) -> Result<Changed> {
-    let (client, states) = (&inbox.client, change.states());
+pub(super) async fn change(queue: &RedisQueue, filter: &Filter, change: Change) -> Result<Changed> {
+    let (client, states) = (&queue.client, change.states());
     let mut all = Changed::default();
     match change {
         Change::Requeue { completed_too } => {
@@ -96,7 +96,7 @@ pub(super) async fn change(inbox: &Inbox, filter: &Filter, change: Change) -> Re
             change_all(client, filter, states, &scripts::REQUEUE, &letters, name_with_token, add).await?;
         }
         Change::Discard { retention } => {
-            let [retention, of_body] = inbox.retentions(retention);
+            let [retention, of_body] = queue.retentions(retention);
             let arguments = [&*retention, &of_body, DISCARDED];
             let add = |count: u64| all.events += count;
             change_all(client, filter, states, &scripts::DISCARD, &arguments, name_with_token, add).await?;
@@ -106,7 +106,7 @@ pub(super) async fn change(inbox: &Inbox, filter: &Filter, change: Change) -> Re
             change_all(client, filter, states, &scripts::FORGET, &[], name, add).await?;
         }
     }
-    inbox.listener.notify();
+    queue.listener.notify();
     Ok(all)
 }
 

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use super::claims::Claims;
 use super::client::Client;
 use super::enqueue::{Enqueuer, NewEvent};
-use super::inbox::Inbox;
+use super::queue::RedisQueue;
 use super::{RedisPool, RedisStoreBuilder, enqueue, lease, operators};
 use crate::EventKey;
 use crate::store::batcher::Batcher;
@@ -40,7 +40,7 @@ use crate::store::{Claim, ClaimRequest, Ending, Hold, Store, StoreFuture};
 pub struct RedisStore {
     pub(super) client: Arc<Client>,
     pub(super) claims: Arc<Claims>,
-    inbox: Arc<Inbox>,
+    queue: Arc<RedisQueue>,
     /// One for each connection.
     enqueuers: Arc<[Batcher<Enqueuer>]>,
 }
@@ -59,10 +59,10 @@ impl RedisStore {
         RedisStoreBuilder::new(pool.into())
     }
 
-    pub(super) fn from_parts(inbox: Inbox) -> Self {
-        let (client, inbox) = (inbox.client.clone(), Arc::new(inbox));
-        let enqueuers = client.connections.iter().map(|_| Batcher::new(Enqueuer::new(inbox.clone()))).collect();
-        Self { claims: Arc::new(Claims::new(client.clone())), client, inbox, enqueuers }
+    pub(super) fn from_parts(queue: RedisQueue) -> Self {
+        let (client, queue) = (queue.client.clone(), Arc::new(queue));
+        let enqueuers = client.connections.iter().map(|_| Batcher::new(Enqueuer::new(queue.clone()))).collect();
+        Self { claims: Arc::new(Claims::new(client.clone())), client, queue, enqueuers }
     }
 }
 
@@ -84,7 +84,7 @@ impl Store for RedisStore {
 
     fn renew<'a>(&'a self, claim: &'a ClaimRequest<'a>) -> StoreFuture<'a, Hold> {
         Box::pin(async move {
-            match self.inbox.renew(claim).await? {
+            match self.queue.renew(claim).await? {
                 Some(hold) => Ok(hold),
                 None => Ok(self.claims.renew(claim).await?),
             }
@@ -93,7 +93,7 @@ impl Store for RedisStore {
 
     fn settle<'a>(&'a self, claim: &'a ClaimRequest<'a>, ending: Ending<'a>) -> StoreFuture<'a, Hold> {
         Box::pin(async move {
-            if let Some(hold) = self.inbox.settle(&self.inbox.held(claim.key, claim.token), &ending).await? {
+            if let Some(hold) = self.queue.settle(&self.queue.held(claim.key, claim.token), &ending).await? {
                 return Ok(hold);
             }
             Ok(match ending {
@@ -122,15 +122,15 @@ impl Queue for RedisStore {
     }
 
     fn lease<'a>(&'a self, request: &'a LeaseRequest<'a>) -> StoreFuture<'a, Vec<Leased>> {
-        Box::pin(async move { Ok(lease::lease(&self.inbox, request).await?) })
+        Box::pin(async move { Ok(lease::lease(&self.queue, request).await?) })
     }
 
     fn start<'a>(&'a self, claim: &'a ClaimRequest<'a>) -> StoreFuture<'a, Hold> {
-        Box::pin(async move { Ok(self.inbox.start(claim).await?.unwrap_or(Hold::Lost)) })
+        Box::pin(async move { Ok(self.queue.start(claim).await?.unwrap_or(Hold::Lost)) })
     }
 
     fn wake(&self) -> Pin<Box<dyn Future<Output = ()> + Send + '_>> {
-        Box::pin(self.inbox.listener.wake())
+        Box::pin(self.queue.listener.wake())
     }
 
     fn waiting(&self, up_to: u64) -> StoreFuture<'_, u64> {
@@ -146,7 +146,7 @@ impl Queue for RedisStore {
     }
 
     fn change<'a>(&'a self, filter: &'a Filter, change: Change) -> StoreFuture<'a, Changed> {
-        Box::pin(async move { Ok(operators::change(&self.inbox, filter, change).await?) })
+        Box::pin(async move { Ok(operators::change(&self.queue, filter, change).await?) })
     }
 
     fn counts(&self) -> StoreFuture<'_, QueueCounts> {

@@ -123,8 +123,8 @@ async fn lease_picked(
     let picked = pick(&mut transaction, statements, request, &now).await?;
     let ids = picked.iter().map(ToString::to_string).collect::<Vec<_>>().join(",");
     let lease = statement(&statements.lease)
-        .bind(now.boot.clone())
-        .bind(now.lease + millis(request.lease))
+        .bind(now.boot_id.clone())
+        .bind(now.since_boot + millis(request.lease))
         .bind(now.wall)
         .bind(format!("{LAPSED}\n"))
         .bind(format!("[{ids}]"));

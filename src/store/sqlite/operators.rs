@@ -50,7 +50,7 @@ pub(super) fn get(statements: &Statements, key: &EventKey, now: &Now) -> Stateme
 
 /// Counts the events in each state, and looks up since when the oldest that is due has waited.
 pub(super) fn counts(statements: &Statements, now: &Now) -> Statement {
-    statement(&statements.counts).bind(now.wall).bind(now.boot.clone()).bind(now.lease)
+    statement(&statements.counts).bind(now.wall).bind(now.boot_id.clone()).bind(now.since_boot)
 }
 
 /// Counts the completed events that match, and cannot be requeued.
@@ -75,7 +75,7 @@ pub(super) fn change(
     let statement = filtered(statements.matching(name, &condition), statements, filter, now);
     let statement = statement.bind(last).bind(CHANGED_AT_ONCE.cast_signed());
     match change {
-        Change::Requeue { .. } => statement.bind(now.boot.clone()).bind(now.lease),
+        Change::Requeue { .. } => statement.bind(now.boot_id.clone()).bind(now.since_boot),
         Change::Discard { retention } => statement.bind(DISCARDED).bind(now.wall + millis(retention)),
         Change::Forget => statement,
     }
@@ -119,9 +119,9 @@ pub(super) fn read_listed(row: &SqliteRow, now: &Now) -> Result<Option<QueuedEve
     event.summary = row.try_get::<Option<&str>, _>("summary")?.map(Into::into);
     if event.state == EventState::Waiting {
         // Shown on the wall clock, as people read it. A due time on another boot's clock is over.
-        let same_boot = row.try_get::<&str, _>("boot")? == &*now.boot;
-        let due_at = row.try_get::<Option<i64>, _>("due_at")?.filter(|_| same_boot).unwrap_or(now.lease);
-        event.due_at = Some(from_unix_millis(now.wall + (due_at - now.lease)));
+        let same_boot = row.try_get::<&str, _>("boot")? == &*now.boot_id;
+        let due_at = row.try_get::<Option<i64>, _>("due_at")?.filter(|_| same_boot).unwrap_or(now.since_boot);
+        event.due_at = Some(from_unix_millis(now.wall + (due_at - now.since_boot)));
     }
     Ok(Some(event))
 }

@@ -126,7 +126,7 @@ async fn kinds(
         endpoints = rows.iter().filter_map(|row| row.try_get::<String, _>(0).ok()).map(Into::into).collect();
     }
     endpoints.retain(|endpoint| request.per_endpoint.is_none_or(|limits| limits.of(endpoint) > 0));
-    let kinds = statement(&statements.kinds).bind(now.boot.clone()).bind(now.lease).bind(json(&endpoints));
+    let kinds = statement(&statements.kinds).bind(now.boot_id.clone()).bind(now.since_boot).bind(json(&endpoints));
     let rows = connection.fetch_all(kinds).await?;
     let kind = |row: &SqliteRow| {
         let indexed_type: String = row.try_get("indexed_type")?;
@@ -174,7 +174,7 @@ impl Source {
 
 /// A statement that begins with the parameters boot, boot clock and limit.
 fn due(text: &Arc<str>, limit: usize, now: &Now) -> Statement {
-    statement(text).bind(now.boot.clone()).bind(now.lease).bind(i64::try_from(limit).unwrap_or(i64::MAX))
+    statement(text).bind(now.boot_id.clone()).bind(now.since_boot).bind(i64::try_from(limit).unwrap_or(i64::MAX))
 }
 
 /// Writes the names as a JSON array.
@@ -235,7 +235,7 @@ mod tests {
             counter.fetch_add(1, Ordering::Relaxed);
             true
         });
-        let now = Now { wall: 0, lease: i64::MAX, boot: "boot".into() };
+        let now = Now { wall: 0, since_boot: i64::MAX, boot_id: "boot".into() };
         let picked = pick(&mut connection, &statements(), request, &now).await;
         let numbers = picked.expect("an answer").into_iter().map(|id| id - backlog).collect();
         (numbers, steps.load(Ordering::Relaxed))

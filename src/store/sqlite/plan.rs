@@ -117,7 +117,7 @@ mod tests {
     const NOW: i64 = 1_000_000;
 
     fn now() -> Now {
-        Now { wall: NOW, lease: NOW, boot: "boot".into() }
+        Now { wall: NOW, since_boot: NOW, boot_id: "boot".into() }
     }
 
     fn claim(key: &EventKey) -> ClaimRequest<'_> {

@@ -79,7 +79,7 @@ impl Arrival {
 impl Record {
     /// Reads a row. Fails if another program wrote it.
     pub(super) fn read(row: &SqliteRow, now: &Now) -> Result<Self, sqlx::Error> {
-        let same_boot = row.try_get::<&str, _>("boot")? == &*now.boot;
+        let same_boot = row.try_get::<&str, _>("boot")? == &*now.boot_id;
         let state: &str = row.try_get("state")?;
         let boot_time = |column| row.try_get::<Option<i64>, _>(column).map(|time| time.filter(|_| same_boot));
         let queued = match row.try_get::<Option<i64>, _>("arrival")? {
@@ -114,7 +114,7 @@ impl Record {
         Self {
             state: State::Running,
             token: operation.token,
-            lease_until: Some(now.lease + operation.lease),
+            lease_until: Some(now.since_boot + operation.lease),
             received_at: now.wall,
             processed_at: None,
             attempts: 1,
@@ -138,7 +138,7 @@ impl Record {
             expires_at: NEVER,
             queued: Some(Queued {
                 arrival: Arrival::After(0),
-                due_at: Some(now.lease),
+                due_at: Some(now.since_boot),
                 was_due_at: None,
                 started: false,
                 failure: None,
@@ -154,7 +154,7 @@ impl Record {
             is_queued: self.queued.is_some(),
             is_own: self.token == operation.token,
             same_body: self.fingerprint == operation.fingerprint,
-            has_lapsed: self.lease_until.is_none_or(|until| until <= now.lease),
+            has_lapsed: self.lease_until.is_none_or(|until| until <= now.since_boot),
         }
     }
 
@@ -251,7 +251,7 @@ fn changed(stored: Option<&Record>, operation: &Operation, now: &Now) -> Record 
             Record { state, attempts, ..record }.unleased(Some(due_at)).started(false)
         }
         (Verb::Retry, Some(_)) => {
-            let due_at = now.lease + operation.time;
+            let due_at = now.since_boot + operation.time;
             Record { state: State::Waiting, ..record }.unleased(Some(due_at)).failed(&text, now)
         }
     }

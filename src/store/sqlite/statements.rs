@@ -154,7 +154,7 @@ impl Statements {
 
     /// Deletes some expired rows.
     pub(super) fn purge(&self, now: &Now) -> Statement {
-        statement(&self.purge).bind(now.wall).bind(now.boot.clone()).bind(now.lease).bind(PURGED_AT_ONCE as i64)
+        statement(&self.purge).bind(now.wall).bind(now.boot_id.clone()).bind(now.since_boot).bind(PURGED_AT_ONCE as i64)
     }
 
     /// Deletes some requests whose time is over; `None`, if they are kept for as long as the records.

@@ -2,9 +2,9 @@
 
 use std::fs;
 use std::sync::Arc;
-use std::time::{Duration, Instant, SystemTime};
+use std::time::{Duration, Instant};
 
-use crate::clock::{Clock, LONGEST, SystemClock};
+use crate::clock::{Clock, LONGEST, SystemClock, unix_millis};
 
 /// One reading of both clocks, in milliseconds.
 #[derive(Clone, Debug)]
@@ -12,9 +12,9 @@ pub(super) struct Now {
     /// Since the Unix epoch.
     pub(super) wall: i64,
     /// Since the boot.
-    pub(super) lease: i64,
+    pub(super) since_boot: i64,
     /// The id of the boot. A lease of another boot has lapsed with the process that held it.
-    pub(super) boot: Arc<str>,
+    pub(super) boot_id: Arc<str>,
 }
 
 /// Reads both clocks.
@@ -24,9 +24,9 @@ pub(super) struct Now {
 /// opened.
 pub(super) struct Times {
     clock: Arc<dyn Clock>,
-    boot: Arc<str>,
+    boot_id: Arc<str>,
     opened: Instant,
-    lease_at_opening: i64,
+    since_boot_at_opening: i64,
     /// Whether leases follow the kernel's clock rather than an injected one.
     by_kernel: bool,
 }
@@ -38,20 +38,26 @@ impl Times {
         let clock = injected.unwrap_or_else(|| Arc::new(SystemClock));
         let opened = clock.monotonic();
         match (boot_id(), uptime()) {
-            (Some(boot), Some(uptime)) => Self { boot, lease_at_opening: uptime, opened, by_kernel, clock },
-            _ => Self { boot: "".into(), lease_at_opening: unix_millis(clock.now()), opened, by_kernel: false, clock },
+            (Some(boot_id), Some(uptime)) => Self { boot_id, since_boot_at_opening: uptime, opened, by_kernel, clock },
+            _ => Self {
+                boot_id: "".into(),
+                since_boot_at_opening: wall_millis(&*clock),
+                opened,
+                by_kernel: false,
+                clock,
+            },
         }
     }
 
     pub(super) fn now(&self) -> Now {
-        let passed = || self.lease_at_opening + millis(self.monotonic().saturating_duration_since(self.opened));
-        let lease = self.by_kernel.then(uptime).flatten().unwrap_or_else(passed);
-        Now { wall: unix_millis(self.clock.now()), lease, boot: self.boot.clone() }
+        let passed = || self.since_boot_at_opening + millis(self.monotonic().saturating_duration_since(self.opened));
+        let since_boot = self.by_kernel.then(uptime).flatten().unwrap_or_else(passed);
+        Now { wall: wall_millis(&*self.clock), since_boot, boot_id: self.boot_id.clone() }
     }
 
     /// The id of the current boot.
-    pub(super) fn boot(&self) -> &Arc<str> {
-        &self.boot
+    pub(super) fn boot_id(&self) -> &Arc<str> {
+        &self.boot_id
     }
 
     pub(super) fn monotonic(&self) -> Instant {
@@ -85,8 +91,9 @@ impl BodyRetention {
     }
 }
 
-fn unix_millis(time: SystemTime) -> i64 {
-    time.duration_since(SystemTime::UNIX_EPOCH).map_or(0, |since| since.as_millis().min(1 << 50) as i64)
+/// The wall clock: not before 1970, and early enough for any duration to be added to it.
+fn wall_millis(clock: &dyn Clock) -> i64 {
+    unix_millis(clock.now()).clamp(0, 1 << 50)
 }
 
 fn boot_id() -> Option<Arc<str>> {
@@ -107,6 +114,8 @@ fn parse_uptime(text: &str) -> Option<i64> {
 
 #[cfg(test)]
 mod tests {
+    use std::time::SystemTime;
+
     use super::*;
 
     #[test]
@@ -118,9 +127,23 @@ mod tests {
     }
 
     #[test]
-    fn times_before_the_epoch_are_the_epoch() {
-        assert_eq!(unix_millis(SystemTime::UNIX_EPOCH - Duration::from_secs(1)), 0);
-        assert_eq!(unix_millis(SystemTime::UNIX_EPOCH + Duration::from_millis(1_700_000_000_123)), 1_700_000_000_123);
+    fn wall_clock_before_1970_is_at_1970() {
+        struct At(SystemTime);
+
+        impl Clock for At {
+            fn now(&self) -> SystemTime {
+                self.0
+            }
+
+            fn monotonic(&self) -> Instant {
+                Instant::now()
+            }
+        }
+
+        let epoch = SystemTime::UNIX_EPOCH;
+        assert_eq!(wall_millis(&At(epoch - Duration::from_secs(1))), 0);
+        assert_eq!(wall_millis(&At(epoch + Duration::from_millis(1_700_000_000_123))), 1_700_000_000_123);
+        assert_eq!(wall_millis(&At(epoch + Duration::from_secs(1 << 45))), 1 << 50);
     }
 
     #[test]

@@ -1,6 +1,6 @@
 //! The one connection that writes.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use sqlx::sqlite::SqliteConnection;
@@ -14,6 +14,7 @@ use super::plan::{Plan, Stored};
 use super::record::Record;
 use super::statements::{PURGED_AT_ONCE, Statements, statement};
 use super::time::Times;
+use crate::lock::lock;
 use crate::store::batcher::{Answers, BatchHandler};
 
 /// How often traffic purges, unless there is more to purge than goes at once.
@@ -131,8 +132,8 @@ impl Writer {
             return self.write_arrivals(connection, plan).await;
         }
         let write = match plan.has_queued {
-            true => self.statements().write_queued(changes, self.times().boot(), 0),
-            false => self.statements().write(changes, self.times().boot()),
+            true => self.statements().write_queued(changes, self.times().boot_id(), 0),
+            false => self.statements().write(changes, self.times().boot_id()),
         };
         Ok(connection.execute(write).await?.rows_affected() == expected)
     }
@@ -144,7 +145,7 @@ impl Writer {
         let mut transaction = connection.begin_with("BEGIN IMMEDIATE").await?;
         let last: i64 = transaction.fetch_one(statement(&statements.last_arrival)).await?.try_get(0)?;
         let first = last + 1;
-        let write = statements.write_queued(changes, self.times().boot(), first);
+        let write = statements.write_queued(changes, self.times().boot_id(), first);
         if transaction.execute(write).await?.rows_affected() != expected {
             transaction.rollback().await?;
             return Ok(false);
@@ -159,9 +160,9 @@ impl Writer {
     }
 
     async fn purge_if_due(&self, connection: &mut SqliteConnection) -> Result<(), Fault> {
-        let next = *self.next_purge.lock().unwrap_or_else(PoisonError::into_inner);
+        let next = *lock(&self.next_purge);
         if self.times().monotonic() >= next && !self.purge_some(connection).await?.leaves_more() {
-            *self.next_purge.lock().unwrap_or_else(PoisonError::into_inner) = self.times().monotonic() + PURGE_EVERY;
+            *lock(&self.next_purge) = self.times().monotonic() + PURGE_EVERY;
         }
         Ok(())
     }

@@ -39,7 +39,7 @@ const START: &str = "0";
 type Found = (String, Vec<(String, Vec<u8>)>);
 
 /// The queue of one store, and the verbs on a leased event. They return `None` if the event is claimed inline.
-pub(super) struct Inbox {
+pub(super) struct RedisQueue {
     pub(super) client: Arc<Client>,
     pub(super) listener: Listener,
     pub(super) housekeeper: Arc<Housekeeper>,
@@ -54,7 +54,7 @@ pub(super) struct HeldEvent {
     pub(super) token: ClaimToken,
 }
 
-impl Inbox {
+impl RedisQueue {
     pub(super) async fn renew(&self, claim: &ClaimRequest<'_>) -> Result<Option<Hold>> {
         self.renew_or_start(claim, "").await
     }
@@ -94,11 +94,11 @@ impl Inbox {
         if events.is_empty() {
             return;
         }
-        let inbox = self.clone();
+        let queue = self.clone();
         tokio::spawn(async move {
             for event in events {
                 for _ in 0..RELEASE_TRIES {
-                    if inbox.end_lease(&scripts::RELEASE, mode, &event, &[]).await.is_ok() {
+                    if queue.end_lease(&scripts::RELEASE, mode, &event, &[]).await.is_ok() {
                         break;
                     }
                     sleep(RELEASE_PAUSE).await;
@@ -110,11 +110,11 @@ impl Inbox {
     /// Searches for the events of a lease in a task of its own, and releases them. The server may be out of reach for
     /// longer than the worker waits: the search goes on until a lease of this time has ended by itself.
     pub(super) fn search_later(self: &Arc<Self>, lease: String, time: Duration) {
-        let (inbox, lost_at) = (self.clone(), Instant::now());
+        let (queue, lost_at) = (self.clone(), Instant::now());
         tokio::spawn(async move {
             let mut looks = 0;
             for delay in delays() {
-                match inbox.release_found(&lease).await {
+                match queue.release_found(&lease).await {
                     Ok(true) => return,
                     Ok(false) => looks += 1,
                     Err(_) => {}

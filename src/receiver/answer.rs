@@ -9,6 +9,7 @@ use http_body::{Body, Frame, SizeHint};
 use pin_project_lite::pin_project;
 
 use super::config::Config;
+use super::report;
 use crate::EventKey;
 use crate::handler::{Failure, HandlerError};
 use crate::head::Head;
@@ -53,7 +54,7 @@ impl Config {
     pub(super) fn answer_other_method<B>(&self, head: &Head<'_>) -> Response<AnswerBody<B>> {
         match self.scheme.probe(head) {
             Some(Ok(answer)) => {
-                self.report_probe(head.parts());
+                report::probe(self, head.parts());
                 Self::answer_handshake(answer)
             }
             Some(Err(rejection)) => self.refuse_and_report(rejection, head.parts()),
@@ -67,7 +68,7 @@ impl Config {
 
     /// A refusal before the event was known, with its report to telemetry.
     pub(super) fn refuse_and_report<B>(&self, rejection: Rejection, parts: &Parts) -> Response<AnswerBody<B>> {
-        self.report_refusal(&rejection, parts, None);
+        report::refusal(self, &rejection, parts, None);
         self.refuse(rejection)
     }
 

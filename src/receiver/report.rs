@@ -1,4 +1,4 @@
-//! What telemetry is told of a delivery, once: how it ended, or that it was refused before its event was known.
+//! The report of each delivery to telemetry: how it ended, or that it was refused before its event was known.
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -53,7 +53,7 @@ impl OutcomeReport {
     /// Reports that the delivery was refused before its event was known.
     pub(super) fn refuse(&mut self, rejection: &Rejection, parts: &Parts, tenant: Option<&str>) {
         self.sent = true;
-        self.config.report_refusal(rejection, parts, tenant);
+        refusal(&self.config, rejection, parts, tenant);
     }
 
     /// Reports how the delivery ended.
@@ -78,7 +78,7 @@ impl OutcomeReport {
     /// Counts a refusal of an event that is known.
     fn count(&self, rejection: &Rejection) -> Option<u64> {
         let (claim, _) = self.event.as_ref()?;
-        self.config.count_refusal(claim.key.endpoint(), rejection.kind())
+        count(&self.config, claim.key.endpoint(), rejection.kind())
     }
 
     fn facts<'a>(&'a self, answered: &'a Answered) -> Delivered<'a> {
@@ -106,48 +106,45 @@ impl Drop for OutcomeReport {
     }
 }
 
-impl Config {
-    /// Reports a refusal before the event was known.
-    pub(super) fn report_refusal(&self, rejection: &Rejection, parts: &Parts, tenant: Option<&str>) {
-        let is_unverified = rejection.kind().needs_no_signature();
-        if !telemetry::tells_refusals() && !telemetry::audits(is_unverified) {
-            return;
-        }
-        let endpoint = self.endpoint.of(parts, self.scheme.name());
-        let count = self.count_refusal(endpoint, rejection.kind());
-        if count.is_none() && !telemetry::audits(is_unverified) {
-            return;
-        }
-        let mut hinted = rejection.clone();
-        if rejection.kind() == RejectionKind::SignatureMismatch && self.url_is_signed {
-            hinted = hinted.or_detail(URL_IS_SIGNED);
-        }
-        let about = Delivered {
-            tenant: tenant.or(rejection.tenant()).map(Shortened),
-            path: Some(Shortened(route::requested_uri(parts).path())),
-            is_unverified,
-            ..self.about_request(parts)
-        };
-        if let Some(count) = count {
-            telemetry::refused(&hinted, &about, count);
-        }
-        telemetry::delivered(&Outcome::Refused(hinted), &about);
+/// Reports a refusal before the event was known.
+pub(super) fn refusal(config: &Config, rejection: &Rejection, parts: &Parts, tenant: Option<&str>) {
+    let is_unverified = rejection.kind().needs_no_signature();
+    if !telemetry::tells_refusals() && !telemetry::audits(is_unverified) {
+        return;
     }
+    let count = count(config, config.endpoint.of(parts, config.scheme.name()), rejection.kind());
+    if count.is_none() && !telemetry::audits(is_unverified) {
+        return;
+    }
+    let mut hinted = rejection.clone();
+    if rejection.kind() == RejectionKind::SignatureMismatch && config.url_is_signed {
+        hinted = hinted.or_detail(URL_IS_SIGNED);
+    }
+    let about = Delivered {
+        tenant: tenant.or(rejection.tenant()).map(Shortened),
+        path: Some(Shortened(route::requested_uri(parts).path())),
+        is_unverified,
+        ..facts_of_request(config, parts)
+    };
+    if let Some(count) = count {
+        telemetry::refused(&hinted, &about, count);
+    }
+    telemetry::delivered(&Outcome::Refused(hinted), &about);
+}
 
-    /// Reports that a provider has asked whether this endpoint is there.
-    pub(super) fn report_probe(&self, parts: &Parts) {
-        let about = Delivered { is_unverified: true, ..self.about_request(parts) };
-        telemetry::delivered(&Outcome::Handshake, &about);
-    }
+/// Reports that a provider has asked whether this endpoint is there.
+pub(super) fn probe(config: &Config, parts: &Parts) {
+    let about = Delivered { is_unverified: true, ..facts_of_request(config, parts) };
+    telemetry::delivered(&Outcome::Handshake, &about);
+}
 
-    /// The facts of a request whose event is not known.
-    fn about_request<'a>(&'a self, parts: &'a Parts) -> Delivered<'a> {
-        let scheme = self.scheme.name();
-        Delivered { endpoint: Some(self.endpoint.of(parts, scheme)), scheme: Some(scheme), ..Delivered::UNKNOWN }
-    }
+/// The facts of a request whose event is not known.
+fn facts_of_request<'a>(config: &'a Config, parts: &'a Parts) -> Delivered<'a> {
+    let scheme = config.scheme.name();
+    Delivered { endpoint: Some(config.endpoint.of(parts, scheme)), scheme: Some(scheme), ..Delivered::UNKNOWN }
+}
 
-    /// Counts a refusal. Returns how many of its kind the operator is to be told of now, if it is time.
-    fn count_refusal(&self, endpoint: &str, kind: RejectionKind) -> Option<u64> {
-        kind.is_of_the_request().then(|| self.refusals.count(endpoint, kind, self.clock.monotonic()))?
-    }
+/// Counts a refusal. Returns how many of its kind the operator is to be told of now, if it is time.
+fn count(config: &Config, endpoint: &str, kind: RejectionKind) -> Option<u64> {
+    kind.is_of_the_request().then(|| config.refusals.count(endpoint, kind, config.clock.monotonic()))?
 }

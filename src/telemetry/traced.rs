@@ -308,7 +308,7 @@ pub(crate) fn postgres_warned(warning: &str) {
 
 #[cfg(feature = "sqlite")]
 pub(crate) fn sqlite_warned(warning: &str) {
-    tracing::warn!(target: "tower_webhook", warning, "SQLite is not set up for claims");
+    tracing::warn!(target: "tower_webhook", warning, "SQLite is not configured for claims");
 }
 
 #[cfg(feature = "redis")]

@@ -14,12 +14,12 @@ use super::operators::CHANGED_AT_ONCE;
 use super::statements::Statement;
 use super::writer::Writer;
 use super::{SqliteStoreBuilder, operators};
+#[cfg(doc)]
+use crate::store::StoreErrorKind;
 use crate::store::batcher::Batcher;
 use crate::store::queue::{Change, EventState, Filter};
 use crate::store::record::Verb;
 use crate::store::{Claim, ClaimRequest, Dialect, Ending, Enlistment, Hold, Store, StoreError, StoreFuture};
-#[cfg(doc)]
-use crate::store::StoreErrorKind;
 
 /// Remembers events in a SQLite file: survives restarts and power loss, and several processes on one machine can share
 /// it.

@@ -96,7 +96,7 @@ impl<T> WebhookEvent<T> {
         match connection.run(&self.enlist().await?).await {
             Ok(1) => Ok(()),
             Ok(_) => {
-                self.claim().lost();
+                self.claim().mark_lost();
                 Err(EnlistErrorKind::ClaimLost.into())
             }
             Err(error) => Err(EnlistError::database(error)),

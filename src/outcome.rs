@@ -26,9 +26,9 @@ pub enum Outcome {
     Failed,
     /// The handler failed. The sender's retry runs again.
     Released,
-    /// The handler panicked. The sender's retry runs again.
+    /// The handler panicked. The sender's retry runs again, unless another delivery has taken the event over.
     Panicked,
-    /// The inner service failed to become ready. Nothing was claimed.
+    /// The inner service failed to become ready, and was not called. The sender's retry runs again.
     NotReady,
     /// The event is durably queued, and a worker will run it.
     Accepted,

@@ -228,8 +228,9 @@ kinds! {
     InvalidId = "invalid_id", BAD_REQUEST, "the event has no usable id";
     /// The id was seen before with another body, and the policy refuses that.
     BodyChanged = "body_changed", CONFLICT, "the id was delivered before with another body";
-    /// The limit of running deliveries is reached.
-    Busy = "busy", SERVICE_UNAVAILABLE, "the limit of running deliveries, max_running, is reached";
+    /// The limit of running deliveries is reached, or the inner service was not ready in time.
+    Busy = "busy", SERVICE_UNAVAILABLE,
+        "max_running deliveries are running, or the service was not ready within ready_wait";
     /// The limit of waiting duplicates is reached.
     TooManyWaiting = "too_many_waiting", SERVICE_UNAVAILABLE, "the limit of waiting duplicates is reached";
     /// The limit of waiting events in the inbox is reached.

@@ -50,7 +50,7 @@ impl Gate {
         }
         // Counted before the phase is read: a drain that begins afterwards sees this one and waits for it.
         let admission = Admission(self.clone());
-        if self.is_at(Phase::Draining) {
+        if self.has_reached(Phase::Draining) {
             return Err(RejectionKind::Draining);
         }
         Ok(admission)
@@ -93,7 +93,7 @@ impl Gate {
     }
 
     /// Whether the gate has come to `phase`.
-    pub(super) fn is_at(&self, phase: Phase) -> bool {
+    pub(super) fn has_reached(&self, phase: Phase) -> bool {
         self.phase.load(Ordering::SeqCst) >= phase as u8
     }
 
@@ -110,7 +110,7 @@ impl Gate {
 impl Drop for Admission {
     fn drop(&mut self) {
         // Only a drain waits for this, and it closes the gate before it looks.
-        if self.0.running.fetch_sub(1, Ordering::SeqCst) == 1 && self.0.is_at(Phase::Draining) {
+        if self.0.running.fetch_sub(1, Ordering::SeqCst) == 1 && self.0.has_reached(Phase::Draining) {
             self.0.idle.notify_waiters();
         }
     }

@@ -9,7 +9,7 @@ use super::claim_state::Stage;
 use super::context::Context;
 use super::detach::in_background;
 use super::ledger::Settlement;
-use super::timing::{Backoff, either, within};
+use super::timing::{Backoff, ask, either, within};
 use super::verdict::Verdict;
 use super::waiters::{FirstEnded, Waiter};
 use crate::rejection::RejectionKind;
@@ -21,8 +21,8 @@ const PAUSES: [Duration; 2] = [Duration::from_millis(50), Duration::from_millis(
 /// A delivery that asks the store for its claim, once or until it has it.
 ///
 /// Dropped while it is not known whether a claim took effect, it releases its token in the background, so that the
-/// event is not held until the lease ends. Not before: the release would otherwise race the next question under the
-/// same token.
+/// event is not held until the lease ends. While it may still ask, it releases nothing: the release could overtake its
+/// next claim under the same token.
 pub(super) struct Claiming<'a> {
     cx: &'a Context<'a>,
     in_doubt: bool,
@@ -34,28 +34,28 @@ impl<'a> Claiming<'a> {
     }
 
     /// Asks the store once, within the deadline; `None` if the store could not be asked.
-    pub(super) async fn ask(&mut self) -> Option<Claim> {
+    pub(super) async fn ask(&mut self, deadline: Duration) -> Option<Claim> {
         let cx @ &Context { machine, claim, .. } = self.cx;
         // The work is done, and the store has not confirmed the completion yet.
         if let Some(fingerprint) = machine.pending.get(&claim.key) {
             return Some(Claim::Completed { same_body: fingerprint == claim.fingerprint });
         }
         let was_in_doubt = std::mem::replace(&mut self.in_doubt, true);
-        claim.set_stage(Stage::Claimed);
+        claim.set_stage(Stage::Unfinished);
         let request = cx.request();
         let answer = async {
             let answer = cx.ledger().claim(&request).await;
             // A claim that certainly took no effect need not be released, by a store that may well be down.
             if !was_in_doubt && answer.as_ref().is_err_and(|error| !error.is_in_doubt()) {
                 self.in_doubt = false;
-                claim.set_stage(Stage::Unclaimed);
+                claim.set_stage(Stage::NothingToDo);
             }
             answer
         };
-        let answer = cx.ask("claim", answer).await?;
+        let answer = ask("claim", &claim.key, deadline, answer).await?;
         self.in_doubt = false;
         if !matches!(answer, Claim::Fresh { .. }) {
-            claim.set_stage(Stage::Unclaimed);
+            claim.set_stage(Stage::NothingToDo);
         }
         Some(answer)
     }
@@ -66,7 +66,7 @@ impl Drop for Claiming<'_> {
         if !self.in_doubt {
             return;
         }
-        self.cx.claim.set_stage(Stage::Unclaimed);
+        self.cx.claim.set_stage(Stage::NothingToDo);
         let (detached, admission) = (self.cx.detached(), self.cx.machine.hold());
         in_background(async move {
             let cx = detached.context();
@@ -125,7 +125,7 @@ async fn ask_until_ended(cx: &Context<'_>, waiter: &Waiter<'_>) -> Waited {
     let mut backoff = Backoff::new(PAUSES);
     loop {
         let since = Instant::now();
-        match claiming.ask().await {
+        match claiming.ask(cx.terms.claim_deadline).await {
             Some(Claim::Fresh { attempt }) => return Waited::TookOver { attempt, since },
             Some(Claim::Accepted { .. } | Claim::Completed { .. }) => {
                 cx.machine.waiters.ended(&cx.claim.key, FirstEnded::Completed);

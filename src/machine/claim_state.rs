@@ -22,7 +22,7 @@ pub(crate) struct ClaimState {
     has_held: AtomicBool,
     body_changed: AtomicBool,
     /// How many milliseconds the work took, if that is longer than the sender waits.
-    late_after: AtomicU32,
+    late_after_millis: AtomicU32,
     stage: AtomicU8,
 }
 
@@ -30,11 +30,11 @@ pub(crate) struct ClaimState {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub(crate) enum Stage {
-    /// The store does not know of the delivery: nothing happens.
-    Unclaimed,
-    /// The claim is held, and its work may be half done.
-    Claimed,
-    /// The work is done, and must be settled whatever happens.
+    /// There is no claim to give back: none was asked for, it is settled, or another task settles it.
+    NothingToDo,
+    /// The claim is held, or it was asked for and is in doubt. Its work may be half done.
+    Unfinished,
+    /// The work has ended, and must be settled whatever happens.
     Settling,
 }
 
@@ -53,8 +53,8 @@ impl ClaimState {
             held: AtomicBool::new(false),
             has_held: AtomicBool::new(false),
             body_changed: AtomicBool::new(false),
-            late_after: AtomicU32::new(0),
-            stage: AtomicU8::new(Stage::Unclaimed as u8),
+            late_after_millis: AtomicU32::new(0),
+            stage: AtomicU8::new(Stage::NothingToDo as u8),
         }
     }
 
@@ -112,8 +112,8 @@ impl ClaimState {
         self.has_held.load(Ordering::Relaxed)
     }
 
-    /// The store knows the id with another body.
-    pub(crate) fn found_other_body(&self) {
+    /// Notes that the store knows the id with another body.
+    pub(crate) fn mark_body_changed(&self) {
         self.body_changed.store(true, Ordering::Relaxed);
     }
 
@@ -122,17 +122,18 @@ impl ClaimState {
     }
 
     /// Notes that the work took longer than the sender waits.
-    pub(super) fn took_too_long(&self, took: Duration) {
-        self.late_after.store(u32::try_from(took.as_millis()).unwrap_or(u32::MAX).max(1), Ordering::Relaxed);
+    pub(super) fn mark_late(&self, took: Duration) {
+        self.late_after_millis.store(u32::try_from(took.as_millis()).unwrap_or(u32::MAX).max(1), Ordering::Relaxed);
     }
 
     /// How long the work took, if that is longer than the sender waits.
-    pub(crate) fn answered_late(&self) -> Option<Duration> {
-        let millis = Some(self.late_after.load(Ordering::Relaxed)).filter(|millis| *millis > 0);
+    pub(crate) fn late_after(&self) -> Option<Duration> {
+        let millis = Some(self.late_after_millis.load(Ordering::Relaxed)).filter(|millis| *millis > 0);
         millis.map(|millis| Duration::from_millis(millis.into()))
     }
 
-    pub(crate) fn lost(&self) {
+    /// Notes that the handler must not rely on the claim any more: it was lost, or is being settled.
+    pub(crate) fn mark_lost(&self) {
         self.held.store(false, Ordering::Release);
     }
 

@@ -9,7 +9,7 @@ use super::claim_state::ClaimState;
 use super::failure_hook::FailureHook;
 use super::ledger::Ledger;
 use super::timing::ask;
-use super::verdict::Record;
+use super::verdict::CompletionRecord;
 use super::waiters::{PendingCompletions, Waiters};
 use crate::EventKey;
 use crate::store::{ClaimRequest, Store, StoreError};
@@ -33,7 +33,7 @@ impl Machine {
     }
 
     /// The record of an event that this process has completed and could not tell the store of yet.
-    pub(crate) fn pending_record(&self, key: &EventKey) -> Option<Record> {
+    pub(crate) fn pending_record(&self, key: &EventKey) -> Option<CompletionRecord> {
         self.pending.record(key)
     }
 

@@ -58,7 +58,7 @@ impl<T> Future for InSpan<T> {
 impl<T: Send + 'static> Drop for DetachOnDrop<T> {
     fn drop(&mut self) {
         let Some(running) = self.running.take() else { return };
-        let unfinished = self.enabled && self.claim.is_at(Stage::Claimed);
+        let unfinished = self.enabled && self.claim.is_at(Stage::Unfinished);
         if unfinished || self.claim.is_at(Stage::Settling) {
             // The inner future is spawned, not this wrapper: a runtime that is shutting down drops it again at once,
             // and that drop must not spawn a second time.

@@ -5,7 +5,7 @@ use std::future::ready;
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::verdict::{Record, Verdict};
+use super::verdict::{CompletionRecord, RetryReason, Verdict};
 use crate::retry::RetryPolicy;
 use crate::store::queue::{Queue, StoredRequest};
 use crate::store::{Claim, ClaimRequest, Ending, Enlistment, Hold, Store, StoreFuture};
@@ -95,6 +95,13 @@ pub(crate) struct WorkerLedger {
     pub(crate) retries: RetryPolicy,
 }
 
+impl WorkerLedger {
+    /// Whether an event is given up whose attempt failed for this reason.
+    pub(crate) fn gives_up(&self, attempt: u32, why: &RetryReason) -> bool {
+        why.called && self.retries.is_last(attempt)
+    }
+}
+
 impl Ledger for WorkerLedger {
     /// Never asked: the lease is the claim. The queue answers as to any other caller that the event is accepted.
     fn claim<'a>(&'a self, claim: &'a ClaimRequest<'a>) -> StoreFuture<'a, Claim> {
@@ -110,13 +117,11 @@ impl Ledger for WorkerLedger {
         self.queue.settle(
             claim,
             match settlement.verdict {
-                Verdict::Complete(record @ Record { failed: false, .. }) => {
+                Verdict::Complete(record @ CompletionRecord { failed: false, .. }) => {
                     Ending::Complete(record.completion(settlement.retention))
                 }
-                Verdict::Complete(Record { summary, .. }) => Ending::Bury { reason: summary },
-                Verdict::Release(Some(why)) if why.called && self.retries.is_last(attempt) => {
-                    Ending::Bury { reason: &why.reason }
-                }
+                Verdict::Complete(CompletionRecord { summary, .. }) => Ending::Bury { reason: summary },
+                Verdict::Release(Some(why)) if self.gives_up(attempt, why) => Ending::Bury { reason: &why.reason },
                 Verdict::Release(Some(why)) => {
                     Ending::Retry { after: self.retries.pause(attempt, why.retry_after), reason: &why.reason }
                 }

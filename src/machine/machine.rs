@@ -3,6 +3,8 @@
 use std::future::Future;
 use std::pin::pin;
 use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+use std::time::Duration;
 
 use tokio::time::Instant;
 
@@ -14,6 +16,7 @@ use super::replay_guard::{self, ReplayGuard};
 use super::run::{NotReady, Work, Worked, run};
 use super::settle::{Settled, release_in_background, settle};
 use super::timing::{unless, within};
+use super::verdict::Verdict;
 use crate::rejection::{Rejection, RejectionKind};
 use crate::store::Claim;
 
@@ -29,7 +32,9 @@ pub(crate) enum Ended {
     Accepted,
     /// Completed or queued before: nothing to do.
     Duplicate,
-    /// The delivery was refused, and the event not run.
+    /// The work did not begin, or was dropped half-way. Says how its claim was settled.
+    Dropped { why: RejectionKind, settled: Settled },
+    /// The delivery was refused: it held no claim, or gave back the one that it had taken over.
     Refused(Rejection),
 }
 
@@ -62,7 +67,7 @@ impl Machine {
             Err(refused) => return refused.into(),
         };
         // The work is awaited after this `match`: in one of its arms, it would make the future larger.
-        let held = match claim_event(cx, admission, guard, work).await {
+        let held = match claim_event(cx, admission, guard, terms.claim_deadline, work).await {
             Ok(held) => held,
             Err(ended) => return ended,
         };
@@ -86,12 +91,12 @@ impl Machine {
         if let Err(refused) = room.await {
             return refused.into();
         }
-        // One deadline for both questions: a slow store is not given twice the time.
+        // One deadline for the room and the first claim: a slow store is not given twice the time. The questions of a
+        // wait have a deadline each.
         let left = terms.claim_deadline.saturating_sub(began.elapsed());
-        let terms = &Terms { claim_deadline: left, ..terms.clone() };
-        match claim_event(&Context { machine: self, terms, claim }, admission, guard, &mut Nothing).await {
+        match claim_event(&Context { machine: self, terms, claim }, admission, guard, left, &mut Nothing).await {
             Ok(_) => {
-                claim.set_stage(Stage::Unclaimed);
+                claim.set_stage(Stage::NothingToDo);
                 Ended::Accepted
             }
             Err(ended) => ended,
@@ -106,17 +111,19 @@ impl Machine {
         (since, attempt): (Instant, u32),
         work: &mut impl Work,
     ) -> Ended {
-        claim.set_stage(Stage::Claimed);
+        claim.set_stage(Stage::Unfinished);
         claim.mark_held(Some(attempt), terms.retention);
         run_and_settle(&Context { machine: self, terms, claim }, Held { admission: None, since }, work).await
     }
 }
 
-/// Readiness, the replay guard, and the claim, in this order: a claim must not age while its work queues.
+/// Readiness, the replay guard, and the claim, in this order: a claim must not age while its work queues. The store has
+/// until `deadline` to answer the first claim.
 async fn claim_event(
     cx: &Context<'_>,
     admission: Admission,
     guard: Option<&ReplayGuard>,
+    deadline: Duration,
     work: &mut impl Work,
 ) -> Result<Held, Ended> {
     until_ready(cx, work).await?;
@@ -125,7 +132,7 @@ async fn claim_event(
         Box::pin(replay_guard::pass(cx, guard)).await?;
     }
     let since = Instant::now();
-    match Claiming::new(cx).ask().await {
+    match Claiming::new(cx).ask(deadline).await {
         Some(Claim::Fresh { attempt }) => {
             cx.claim.mark_held(attempt, cx.terms.retention);
             Ok(Held { admission: Some(admission), since })
@@ -166,7 +173,8 @@ async fn wait_and_take_over(cx: &Context<'_>) -> Result<Held, Ended> {
 /// Runs the work, and settles the claim however the work ends.
 async fn run_and_settle(cx: &Context<'_>, mut held: Held, work: &mut impl Work) -> Ended {
     let unsettled = Unsettled(cx);
-    let (worked, verdict) = run(cx, held.since, work).await;
+    let worked = run(cx, held.since, work).await;
+    let (worked, verdict) = told(work, worked);
     cx.claim.set_stage(Stage::Settling);
     unsettled.settling();
     let settled = settle(cx, &mut held.admission, verdict).await;
@@ -174,8 +182,15 @@ async fn run_and_settle(cx: &Context<'_>, mut held: Held, work: &mut impl Work) 
         Worked::Done => Ended::Ran(settled),
         Worked::NotReady => Ended::NotReady(Some(settled)),
         Worked::Panicked => Ended::Panicked(settled),
-        Worked::Dropped(why) => why.into(),
+        Worked::Dropped(why) => Ended::Dropped { why, settled },
     }
+}
+
+/// Tells the work how it is going to be settled. A function, because a verdict that is borrowed in a future is kept there
+/// twice.
+fn told(work: &mut impl Work, (worked, verdict): (Worked, Verdict)) -> (Worked, Verdict) {
+    work.settles(&verdict);
+    (worked, verdict)
 }
 
 /// Waits for the work to be ready, though not for ever, nor beyond the drain's deadline.
@@ -193,7 +208,7 @@ fn check_body(cx: &Context<'_>, same_body: bool) -> Result<(), Ended> {
     if same_body {
         return Ok(());
     }
-    cx.claim.found_other_body();
+    cx.claim.mark_body_changed();
     match cx.terms.body_change {
         BodyChange::Duplicate => Ok(()),
         BodyChange::Refuse => Err(RejectionKind::BodyChanged.into()),
@@ -226,7 +241,7 @@ impl Work for Nothing {
 
     fn unready(&mut self) {}
 
-    async fn run(&mut self) -> super::verdict::Verdict {
-        super::verdict::Verdict::Release(None)
+    async fn run(&mut self, _: &AtomicBool) -> Verdict {
+        Verdict::Release(None)
     }
 }

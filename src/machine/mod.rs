@@ -31,8 +31,8 @@ pub(crate) use self::{
     ledger::{InboxLedger, InlineLedger, Ledger, NoIdLedger, WorkerLedger},
     machine::Ended,
     replay_guard::ReplayGuard,
-    run::{NEVER_READY, NotReady, PANICKED, PANICKED_NOT_READY, SERVICE_FAILED, Work},
+    run::{NotReady, PANICKED, SERVICE_FAILED, Work},
     settle::Settled,
     timing::{Deadline, ask, either, within},
-    verdict::{CompletesFn, Record, RetryReason, Verdict, verdict_of},
+    verdict::{CompletesFn, CompletionRecord, RetryReason, Verdict, verdict_of},
 };

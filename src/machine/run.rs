@@ -12,6 +12,7 @@ use tokio::task::JoinHandle;
 use tokio::time::Instant;
 
 use super::admission::Phase;
+use super::claim_state::ClaimState;
 use super::context::Context;
 use super::timing::{ask, either, unless, within};
 use super::verdict::{RetryReason, Verdict};
@@ -20,8 +21,8 @@ use crate::store::Hold;
 use crate::telemetry::{self, DeliverySpan};
 
 pub(crate) const PANICKED: &str = "the handler panicked";
-pub(crate) const PANICKED_NOT_READY: &str = "the inner service panicked before it was ready";
-pub(crate) const NEVER_READY: &str = "the inner service refused to become ready";
+const PANICKED_BEFORE_THE_CALL: &str = "a panic came before the handler was called";
+const NEVER_READY: &str = "the inner service refused to become ready";
 pub(crate) const SERVICE_FAILED: &str = "the inner service failed";
 
 /// A lease is renewed after a third of its time.
@@ -39,8 +40,12 @@ pub(crate) trait Work: Send {
     /// Returns the capacity that readiness has reserved.
     fn unready(&mut self);
 
-    /// Does the work and says how it is to be settled. Called at most once.
-    fn run(&mut self) -> impl Future<Output = Verdict> + Send;
+    /// Does the work and says how it is to be settled. Called at most once. The work sets `called` when it calls the
+    /// handler: before that, a panic does not use the attempt up.
+    fn run(&mut self, called: &AtomicBool) -> impl Future<Output = Verdict> + Send;
+
+    /// Told how the work is to be settled, however it ended.
+    fn settles(&mut self, _: &Verdict) {}
 }
 
 /// The work can never start.
@@ -61,17 +66,14 @@ pub(super) enum Worked {
 /// later.
 pub(super) async fn run(cx: &Context<'_>, since: Instant, work: &mut impl Work) -> (Worked, Verdict) {
     // The claim may have been answered after the drain's deadline.
-    if cx.machine.gate.is_at(Phase::Aborting) {
+    if cx.machine.gate.has_reached(Phase::Aborting) {
         return (Worked::Dropped(RejectionKind::Draining), Verdict::Release(None));
     }
-    let is_ready = AtomicBool::new(false);
+    let called = AtomicBool::new(false);
     let mut working = pin!(async {
-        // Ready already, unless the claim was taken over after waiting without a place.
+        // Ready already, unless this duplicate gave its readiness back while it waited (`unready`).
         match within(cx.terms.ready_wait, work.ready()).await {
-            Some(Ok(())) => {
-                is_ready.store(true, Ordering::Relaxed);
-                (Worked::Done, work.run().await)
-            }
+            Some(Ok(())) => (Worked::Done, work.run(&called).await),
             Some(Err(NotReady)) => {
                 (Worked::NotReady, Verdict::Release(Some(RetryReason::before_the_call(NEVER_READY))))
             }
@@ -82,9 +84,9 @@ pub(super) async fn run(cx: &Context<'_>, since: Instant, work: &mut impl Work) 
     let caught = pin!(poll_fn(|task| {
         let polled = catch_unwind(AssertUnwindSafe(|| span.in_scope(|| working.as_mut().poll(task))));
         polled.unwrap_or_else(|_| {
-            let why = match is_ready.load(Ordering::Relaxed) {
+            let why = match called.load(Ordering::Relaxed) {
                 true => RetryReason::new(PANICKED),
-                false => RetryReason::before_the_call(PANICKED_NOT_READY),
+                false => RetryReason::before_the_call(PANICKED_BEFORE_THE_CALL),
             };
             Poll::Ready((Worked::Panicked, Verdict::Release(Some(why))))
         })
@@ -95,16 +97,31 @@ pub(super) async fn run(cx: &Context<'_>, since: Instant, work: &mut impl Work) 
         (Worked::Dropped(until_stopped(cx, renewal.get_or_init(begun)).await), Verdict::Release(None))
     })
     .await;
-    match renewal.into_inner() {
+    let asking = renewal.into_inner().and_then(|renewal| {
+        let asking = renewal.stop();
+        note_if_late(cx, since);
+        asking
+    });
+    match asking {
         // Boxed: few handlers run for so long, and every delivery's future would be as large.
-        Some(renewal) if renewal.stop(cx, since) => {
+        Some(renewal) => {
             Box::pin(async move {
                 renewal.stopped().await;
                 worked
             })
             .await
         }
-        _ => worked,
+        None => worked,
+    }
+}
+
+/// Notes if the work that began at `since` took longer than the sender waits.
+fn note_if_late(cx: &Context<'_>, since: Instant) {
+    if let Some(waits) = cx.terms.sender_timeout {
+        let took = since.elapsed();
+        if took > waits {
+            cx.claim.mark_late(took);
+        }
     }
 }
 
@@ -132,32 +149,38 @@ pub(super) struct Renewal {
 }
 
 impl Renewal {
-    /// Renews from `first` on; the lease must last until then.
-    pub(super) fn start(cx: &Context<'_>, first: Instant) -> Self {
+    /// Renews from `first` on; the lease must last until then. Reports it if the claim is lost.
+    fn start(cx: &Context<'_>, first: Instant) -> Self {
+        Self::spawn(cx, first, |claim| {
+            claim.mark_lost();
+            telemetry::claim_lost(&claim.key);
+        })
+    }
+
+    /// Renews from now on, for a settlement that is repeated. A refused renewal is not reported: the settlement may have
+    /// taken effect, and its reply be late.
+    pub(super) fn while_settling(cx: &Context<'_>) -> Self {
+        Self::spawn(cx, Instant::now(), |_| ())
+    }
+
+    fn spawn(cx: &Context<'_>, first: Instant, note_loss: fn(&ClaimState)) -> Self {
         let (lose, lost) = watch::channel(false);
         let detached = cx.detached();
         let task = tokio::spawn(async move {
             let cx = &detached.context();
             keep(cx, first).await;
-            cx.claim.lost();
-            telemetry::claim_lost(&cx.claim.key);
+            note_loss(cx.claim);
             let _ = lose.send(true);
         });
         Self { task, first, lost }
     }
 
-    /// Stops the renewal of work that began at `since`, and notes if that took longer than the sender waits. Returns
-    /// whether a request of the renewal may be under way: a renewal after the settlement could bring the claim back, so
-    /// [`stopped`](Self::stopped) is to be awaited first.
-    fn stop(&self, cx: &Context<'_>, since: Instant) -> bool {
+    /// Stops. Returns itself if one of its requests may be under way: a renewal after the settlement could bring the
+    /// claim back, so [`stopped`](Self::stopped) is to be awaited first.
+    fn stop(self) -> Option<Self> {
         self.task.abort();
-        let now = Instant::now();
-        let took = now.saturating_duration_since(since);
-        if cx.terms.sender_timeout.is_some_and(|waits| took > waits) {
-            cx.claim.took_too_long(took);
-        }
-        // Before `first` the renewal has only slept, and the abort keeps it from waking up.
-        now >= self.first
+        // After the abort: before `first` the renewal has only slept, and the abort keeps it from waking up.
+        (Instant::now() >= self.first).then_some(self)
     }
 
     /// Waits until no request of a renewal that was told to stop is under way.

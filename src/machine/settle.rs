@@ -13,7 +13,7 @@ use super::detach::in_background;
 use super::ledger::Settlement;
 use super::run::Renewal;
 use super::timing::{Backoff, either, unless};
-use super::verdict::{Record, RetryReason, Verdict};
+use super::verdict::{CompletionRecord, RetryReason, Verdict};
 use super::waiters::FirstEnded;
 use crate::store::{COMMITTED, Hold, NOT_COMMITTED, StoreErrorKind};
 use crate::telemetry;
@@ -35,13 +35,13 @@ pub(crate) enum Settled {
     CompletionPending,
     /// Completed as permanently failed.
     Failed,
-    /// Released; with the store's answer, if it could be asked.
-    Released(Option<Hold>),
+    /// Released. An inline claim is one, too, if the store could not be asked: its lease ends by itself.
+    Released,
     /// The handler answered as if it had committed the completion, and had not: released.
     NotCommitted,
     /// The store cannot say what became of the claim.
     Unknown,
-    /// Another delivery took the claim over: what this one did is not the event's outcome.
+    /// Another delivery took the claim over: what this one did is not the event's outcome, be it done or failed.
     Lost,
 }
 
@@ -64,12 +64,19 @@ pub(super) async fn settle(cx: &Context<'_>, admission: &mut Option<Admission>, 
 
 /// Calls the hook for an event that the store has remembered as failed.
 fn tell_of_failure(cx: &Context<'_>, verdict: &Verdict) {
-    if let (Some(hook), Verdict::Complete(Record { failed: true, summary })) = (&cx.terms.on_permanent, verdict) {
+    if let (Some(hook), Verdict::Complete(CompletionRecord { failed: true, summary })) =
+        (&cx.terms.on_permanent, verdict)
+    {
         hook.call(cx.claim, summary);
     }
 }
 
-async fn complete(cx: &Context<'_>, admission: &mut Option<Admission>, verdict: &Verdict, record: &Record) -> Settled {
+async fn complete(
+    cx: &Context<'_>,
+    admission: &mut Option<Admission>,
+    verdict: &Verdict,
+    record: &CompletionRecord,
+) -> Settled {
     let hold = complete_first(cx, verdict, record).await;
     if hold != Some(Hold::Lost) {
         // The work is done, though the store may not have been told: duplicates that wait for it are told.
@@ -95,7 +102,7 @@ async fn complete(cx: &Context<'_>, admission: &mut Option<Admission>, verdict: 
         Some(Hold::Held) if record.failed => Settled::Failed,
         Some(Hold::Held) => Settled::Completed,
         Some(Hold::Lost) => {
-            cx.claim.lost();
+            cx.claim.mark_lost();
             Settled::Lost
         }
         None => Settled::Unknown,
@@ -104,7 +111,7 @@ async fn complete(cx: &Context<'_>, admission: &mut Option<Admission>, verdict: 
 
 /// The first attempt to complete. A store that does not answer at once may take longer than the lease: this process
 /// remembers that the work is done until the store does.
-async fn complete_first(cx: &Context<'_>, verdict: &Verdict, record: &Record) -> Option<Hold> {
+async fn complete_first(cx: &Context<'_>, verdict: &Verdict, record: &CompletionRecord) -> Option<Hold> {
     let completing = pin!(ask_once(cx, verdict));
     let hold = unless(completing, || {
         cx.machine.pending.remember(cx.claim, record);
@@ -119,19 +126,25 @@ async fn complete_first(cx: &Context<'_>, verdict: &Verdict, record: &Record) ->
 }
 
 async fn release(cx: &Context<'_>, admission: &mut Option<Admission>, verdict: &Verdict) -> Settled {
-    let released = release_once(cx, verdict).await;
-    // An inline delivery is not repeated here: its sender retries, and the lease ends by itself. A worker repeats the
-    // release, since only it knows how the attempt ended, and whether the handler was called at all.
-    if released.is_some() || !cx.terms.settle_in_place {
-        return Settled::Released(released);
+    let mut released = release_once(cx, verdict).await;
+    // A worker repeats the release, since only it knows how the attempt ended, and whether the handler was called at
+    // all.
+    if released.is_none() && cx.terms.settle_in_place {
+        let retry = Retry::new(cx, admission.take(), verdict);
+        released = Box::pin(retry.until_settled()).await;
     }
-    let retry = Retry::new(cx, admission.take(), verdict);
-    Settled::Released(Box::pin(retry.until_settled()).await)
+    match released {
+        Some(Hold::Held) => Settled::Released,
+        Some(Hold::Lost) => Settled::Lost,
+        None if cx.terms.settle_in_place => Settled::Unknown,
+        // An inline release is not repeated: the sender retries, and the lease ends by itself.
+        None => Settled::Released,
+    }
 }
 
 /// One attempt to release. If the store cannot be asked, the lease ends by itself.
 async fn release_once(cx: &Context<'_>, verdict: &Verdict) -> Option<Hold> {
-    cx.claim.lost();
+    cx.claim.mark_lost();
     let released = ask_once(cx, verdict).await;
     // If the claim was lost, another delivery runs the event now: duplicates wait for that one.
     if released != Some(Hold::Lost) {
@@ -143,8 +156,8 @@ async fn release_once(cx: &Context<'_>, verdict: &Verdict) -> Option<Hold> {
 /// Releases the claim from where nothing can be awaited.
 pub(super) fn release_in_background(cx: &Context<'_>) {
     // At once, and not when the release is through: the handler may have passed its event on.
-    cx.claim.lost();
-    cx.claim.set_stage(Stage::Unclaimed);
+    cx.claim.mark_lost();
+    cx.claim.set_stage(Stage::NothingToDo);
     let (detached, admission) = (cx.detached(), cx.machine.hold());
     in_background(async move {
         release_once(&detached.context(), &Verdict::Release(None)).await;
@@ -188,7 +201,7 @@ impl Retry {
         // Dropped without waiting for its last request, which may reach the store after the settlement. It cannot bring
         // the claim back: what is repeated here, a completion or the end of a worker's lease, leaves a record that no
         // store renews. A store writes a claim anew only where there is no record, as after an inline release.
-        let _renewal = Renewal::start(cx, Instant::now());
+        let _renewal = Renewal::while_settling(cx);
         let aborted = async {
             cx.machine.gate.reached(Phase::Aborting).await;
             None
@@ -223,7 +236,7 @@ impl Retry {
 /// Settles a claim whose completion the handler has put into its own transaction. Only the store knows what came of
 /// that: the reply to the commit may be lost, and the handler may not have committed.
 async fn settle_enlisted(cx: &Context<'_>, verdict: &Verdict) -> Settled {
-    cx.claim.lost();
+    cx.claim.mark_lost();
     if let Verdict::Complete(record) = verdict
         && record.failed
     {
@@ -235,17 +248,18 @@ async fn settle_enlisted(cx: &Context<'_>, verdict: &Verdict) -> Settled {
         Verdict::Release(_) => verdict,
     };
     let released = ask_until_unlocked(cx, release).await;
-    // The claim does not run any more: this delivery's transaction has completed it, or another delivery has it. The
-    // store writes nothing for the question which of the two it is.
+    // Either this delivery's transaction has completed the claim, or another delivery has it. A completion tells which:
+    // after a lost release it is `Held` only if this token's own transaction has completed the record, and it writes
+    // nothing (`Store::enlistment`).
     if released == Some(Hold::Lost) {
-        let committed = Record { failed: false, summary: Cow::Borrowed(COMMITTED) };
+        let committed = CompletionRecord { failed: false, summary: Cow::Borrowed(COMMITTED) };
         return confirm(cx, &Verdict::Complete(committed), Settled::Completed).await;
     }
     cx.machine.waiters.ended(&cx.claim.key, FirstEnded::Failed);
     match (released, verdict) {
         (None, _) => Settled::Unknown,
         (Some(_), Verdict::Complete(_)) => Settled::NotCommitted,
-        (Some(hold), Verdict::Release(_)) => Settled::Released(Some(hold)),
+        (Some(_), Verdict::Release(_)) => Settled::Released,
     }
 }
 

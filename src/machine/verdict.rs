@@ -13,7 +13,7 @@ use crate::store::Completion;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Verdict {
     /// The event is not to be run again.
-    Complete(Record),
+    Complete(CompletionRecord),
     /// The event is to be run again, when the sender delivers it again or the queue's retry is due. Without a reason
     /// the attempt does not count.
     Release(Option<RetryReason>),
@@ -21,12 +21,12 @@ pub(crate) enum Verdict {
 
 /// The record of work that is done, or was given up for good.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Record {
+pub(crate) struct CompletionRecord {
     pub(crate) failed: bool,
     pub(crate) summary: Cow<'static, str>,
 }
 
-impl Record {
+impl CompletionRecord {
     pub(super) fn completion(&self, retention: Duration) -> Completion<'_> {
         Completion { failed: self.failed, summary: &self.summary, retention }
     }
@@ -61,7 +61,7 @@ pub(crate) fn verdict_of<R>(completes: &CompletesFn, response: &Response<R>) -> 
     let status = response.status();
     match response.extensions().get::<Failure>() {
         Some(failure) if failure.is_permanent() => {
-            Verdict::Complete(Record { failed: true, summary: Cow::Owned(failure.reason().to_owned()) })
+            Verdict::Complete(CompletionRecord { failed: true, summary: Cow::Owned(failure.reason().to_owned()) })
         }
         Some(failure) => {
             let retry_after = failure.retry_after().or_else(|| retry_after(response.headers()));
@@ -70,7 +70,7 @@ pub(crate) fn verdict_of<R>(completes: &CompletesFn, response: &Response<R>) -> 
         }
         None if completes(status) => {
             let summary = Cow::Borrowed(status.canonical_reason().unwrap_or("completed"));
-            Verdict::Complete(Record { failed: false, summary })
+            Verdict::Complete(CompletionRecord { failed: false, summary })
         }
         None => {
             let reason = Cow::Owned(format!("the handler answered {status}"));

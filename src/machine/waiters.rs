@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex};
 use tokio::sync::watch;
 
 use super::claim_state::ClaimState;
-use super::verdict::Record;
+use super::verdict::CompletionRecord;
 use crate::EventKey;
 use crate::lock::lock;
 use crate::rejection::RejectionKind;
@@ -110,7 +110,7 @@ pub(super) struct PendingCompletions {
 struct Pending {
     token: ClaimToken,
     fingerprint: Fingerprint,
-    record: Record,
+    record: CompletionRecord,
 }
 
 impl PendingCompletions {
@@ -123,12 +123,12 @@ impl PendingCompletions {
     }
 
     /// The record of `key`, if its completion is pending.
-    pub(super) fn record(&self, key: &EventKey) -> Option<Record> {
+    pub(super) fn record(&self, key: &EventKey) -> Option<CompletionRecord> {
         self.get(key)?;
         lock(&self.keys).get(key).map(|pending| pending.record.clone())
     }
 
-    pub(super) fn remember(&self, claim: &ClaimState, record: &Record) {
+    pub(super) fn remember(&self, claim: &ClaimState, record: &CompletionRecord) {
         let (token, fingerprint, record) = (claim.token, claim.fingerprint, record.clone());
         let mut keys = lock(&self.keys);
         keys.insert(claim.key.clone(), Pending { token, fingerprint, record });

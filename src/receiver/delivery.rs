@@ -3,6 +3,7 @@ use std::error::Error;
 use std::future::poll_fn;
 use std::pin::Pin;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::{Context, Poll};
 use std::time::SystemTime;
 
@@ -146,18 +147,25 @@ fn conclude<R, E>(
 ) -> (Reply<R, E>, Outcome, Answered) {
     let nothing = Answered::default();
     let refused =
-        |rejection: Rejection| (Ok(config.refuse(rejection.clone())), Outcome::Refused(rejection), Answered::default());
+        |rejection: Rejection, answered| (Ok(config.refuse(rejection.clone())), Outcome::Refused(rejection), answered);
     let (response, settled) = match (ended, output) {
         (Ended::Ran(settled), Some(Ok(response))) => (response, settled),
         // The handler failed after its transaction was committed.
         (Ended::Ran(Settled::Completed), Some(Err(error))) => return (Err(error), Outcome::Completed, nothing),
-        (Ended::Ran(_), Some(Err(error))) => return (Err(error), Outcome::Released, Answered::because(SERVICE_FAILED)),
+        (Ended::Ran(settled), Some(Err(error))) => {
+            let outcome = match settled {
+                Settled::Lost => RejectionKind::ClaimLost.into(),
+                _ => Outcome::Released,
+            };
+            return (Err(error), outcome, Answered::because(SERVICE_FAILED));
+        }
         (Ended::NotReady(_), Some(output)) => {
             return (output.map(|response| pass_on(response, Outcome::NotReady)), Outcome::NotReady, nothing);
         }
         (Ended::Accepted, _) => return (Ok(config.answer_accepted()), Outcome::Accepted, nothing),
         (Ended::Duplicate, _) => return (Ok(config.answer_duplicate(key)), Outcome::Duplicate, nothing),
-        (Ended::Refused(rejection), _) => return refused(rejection),
+        (Ended::Refused(rejection), _) => return refused(rejection, nothing),
+        (Ended::Dropped { why, .. }, _) => return refused(why.into(), nothing),
         // Only a panic leaves no output behind.
         (Ended::Panicked(_) | Ended::Ran(_) | Ended::NotReady(_), _) => {
             return (Ok(Config::answer_panic()), Outcome::Panicked, Answered::because(PANICKED));
@@ -167,21 +175,21 @@ fn conclude<R, E>(
         Settled::NotCommitted => Some(Failure::transient(NOT_COMMITTED)),
         _ => response.extensions().get::<Failure>().cloned(),
     };
+    let reason = match &failure {
+        Some(failure) => Some(failure.reason().to_owned().into()),
+        None if settled == Settled::Released => Some(format!("the handler answered {}", response.status()).into()),
+        None => None,
+    };
+    let answered = Answered { status: Some(response.status()), reason };
     let outcome = match settled {
         Settled::Completed => Outcome::Completed,
         Settled::CompletionPending => Outcome::CompletionPending,
         Settled::Failed => Outcome::Failed,
-        Settled::Released(_) | Settled::NotCommitted => Outcome::Released,
-        Settled::Unknown => return refused(RejectionKind::StoreUnavailable.into()),
-        Settled::Lost => return refused(RejectionKind::ClaimLost.into()),
+        Settled::Released | Settled::NotCommitted => Outcome::Released,
+        Settled::Unknown => return refused(RejectionKind::StoreUnavailable.into(), answered),
+        // Even if the handler failed: what becomes of the event is for the delivery to say that has the claim now.
+        Settled::Lost => return refused(RejectionKind::ClaimLost.into(), answered),
     };
-    let status = Some(response.status());
-    let reason = match &failure {
-        Some(failure) => Some(failure.reason().to_owned().into()),
-        None if outcome == Outcome::Released => Some(format!("the handler answered {}", response.status()).into()),
-        None => None,
-    };
-    let answered = Answered { status, reason };
     let reply = match &failure {
         Some(failure) if failure.is_permanent() => Config::answer_permanent_failure(outcome.clone()),
         _ if outcome == Outcome::Released && response.status().is_success() => {
@@ -218,13 +226,17 @@ where
         self.delivery.inner = self.delivery.inner.clone();
     }
 
-    async fn run(&mut self) -> Verdict {
-        let request = self.delivery.take_request();
-        let called = self.delivery.inner.call(request);
-        let output = self.output.insert(called.await);
-        match output {
-            Ok(response) => verdict_of(&*self.delivery.report.config.completes, response),
-            Err(_) => Verdict::Release(Some(RetryReason::new(SERVICE_FAILED))),
+    // An `async fn` would keep `called` as long as the handler runs.
+    fn run(&mut self, called: &AtomicBool) -> impl Future<Output = Verdict> {
+        called.store(true, Ordering::Relaxed);
+        async move {
+            let request = self.delivery.take_request();
+            let running = self.delivery.inner.call(request);
+            let output = self.output.insert(running.await);
+            match output {
+                Ok(response) => verdict_of(&*self.delivery.report.config.completes, response),
+                Err(_) => Verdict::Release(Some(RetryReason::new(SERVICE_FAILED))),
+            }
         }
     }
 }
@@ -273,8 +285,8 @@ impl OutcomeReport {
         if let Some((rejection, count)) = refused {
             telemetry::refused(rejection, &about, count);
         }
-        let answered_late = self.about.as_ref().and_then(|(claim, _)| claim.answered_late());
-        if let (Some(took), Some(waits)) = (answered_late, self.config.terms.sender_timeout) {
+        let late_after = self.about.as_ref().and_then(|(claim, _)| claim.late_after());
+        if let (Some(took), Some(waits)) = (late_after, self.config.terms.sender_timeout) {
             self.config.advice.answered_late(took, waits, &about, self.config.clock.monotonic());
         }
         telemetry::delivered(outcome, &about);

@@ -153,7 +153,7 @@ impl Intake {
             return Ok(Arrived::Handshake(answer));
         }
         let identity = identify(&config.id, &config.event_type, &head, &body, verified.id())?;
-        let (claim, guard) = self.claim(config, &head, &verified, identity, &body);
+        let (claim, guard) = self.prepare_claim(config, &head, &verified, identity, &body);
         Ok(Arrived::Event(ArrivedEvent { body, claim: Arc::new(claim), guard, verified }))
     }
 
@@ -167,8 +167,9 @@ impl Intake {
         (std::mem::replace(&mut self.parts, nothing), body)
     }
 
-    /// The claim of this delivery, and its replay guard. An event without an id is known by its claim's token.
-    fn claim(
+    /// The claim that this delivery is going to ask for, and its replay guard. An event without an id is known by its
+    /// claim's token.
+    fn prepare_claim(
         &self,
         config: &Config,
         head: &Head<'_>,

@@ -16,7 +16,7 @@ type Sign = dyn Fn(&mut Outgoing, &SecretSet) -> Result<(), ConfigError> + Send 
 
 /// A scheme made from a closure, for formats that no [`Template`](super::Template) describes.
 ///
-/// The closure only says what is claimed and what is signed. The layer verifies it.
+/// The closure only reads the proof, and says what is signed. The layer verifies it.
 ///
 /// ```
 /// use tower_webhook::scheme::{Custom, Encoding, Proof};

@@ -1,6 +1,6 @@
 //! How providers sign.
 //!
-//! A [`Scheme`] reads what a delivery claims into a [`Proof`]. The layer then feeds the body to one MAC per active
+//! A [`Scheme`] reads the [`Proof`] that a delivery carries. The layer then feeds the body to one MAC per active
 //! secret while it arrives, and compares every signature with every MAC in constant time.
 //!
 //! Most providers have a function here that creates their scheme, such as [`stripe`], [`github`] or

@@ -16,7 +16,7 @@ const MAX_ASYMMETRIC: usize = 4;
 
 const TOO_MANY: Rejection = Rejection::malformed("it has more than 16 signatures, or more than 4 of private keys");
 
-/// The unverified claim of a delivery: signatures, and the message that they cover.
+/// What a delivery carries to prove its sender, not verified yet: signatures, and the message that they cover.
 ///
 /// The message is the body, between [`prefix`](Proof::prefix) and [`suffix`](Proof::suffix), unless the proof is
 /// [`of`](Proof::of) another message.
@@ -197,7 +197,7 @@ impl Proof {
         self.first.iter().chain(&self.more)
     }
 
-    /// Whether the body is needed to read the claim.
+    /// Whether the body is needed to read the proof.
     pub(super) fn is_in_body(&self) -> bool {
         self.covers == Covers::Unknown || self.alternative.as_ref().is_some_and(|alternative| alternative.is_in_body())
     }

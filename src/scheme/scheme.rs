@@ -14,7 +14,7 @@ use crate::secrets::{Key, SecretSet, Secrets};
 
 /// How a provider signs, and with which secrets.
 ///
-/// A scheme only says what is claimed and what is signed. The layer computes the MACs, compares them, enforces the
+/// A scheme only reads the proof, and says what is signed. The layer computes the MACs, compares them, enforces the
 /// limits and orders the checks, so that no scheme can get them wrong.
 #[diagnostic::on_unimplemented(
     message = "`{Self}` is not a scheme",
@@ -28,7 +28,7 @@ pub trait Scheme: Send + Sync + 'static {
     /// The secrets that the scheme was built with.
     fn secrets(&self) -> &Secrets;
 
-    /// Reads the claim from the head: signatures, the signed text around the body, and the time of signing. A claim
+    /// Reads the proof from the head: signatures, the signed text around the body, and the time of signing. A proof
     /// that can be refused here is refused before the body is read. The function is pure: it takes the time from
     /// [`head.now()`](Head::now) only.
     ///
@@ -36,7 +36,7 @@ pub trait Scheme: Send + Sync + 'static {
     /// A [`Rejection`] that says what is wrong with the proof.
     fn read(&self, head: &Head<'_>) -> Result<Proof, Rejection>;
 
-    /// Reads the claims from the body, for a scheme whose [`read`](Scheme::read) returned [`Proof::in_body`]. All of
+    /// Reads the proofs from the body, for a scheme whose [`read`](Scheme::read) returned [`Proof::in_body`]. All of
     /// the proofs must hold. The body is not verified yet, and may contain anything.
     ///
     /// # Errors

@@ -110,8 +110,8 @@ impl TimestampUnit {
 
     const fn malformed(self) -> Rejection {
         let detail = match self {
-            Self::Seconds => "the timestamp is not a number of unix seconds; milliseconds are not",
-            Self::Millis => "the timestamp is not a number of unix milliseconds",
+            Self::Seconds => "the timestamp must be a number of unix seconds, and not of milliseconds",
+            Self::Millis => "the timestamp must be a number of unix milliseconds",
         };
         Rejection::malformed(detail)
     }

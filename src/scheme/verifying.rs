@@ -110,7 +110,7 @@ pub(super) fn verify_under(
 #[expect(clippy::large_enum_variant, reason = "nearly always the large one, and it stays in its place")]
 pub(crate) enum Verifying {
     Incremental(ProofCheck),
-    /// The claim is in the body, and is read and checked once the whole body has arrived.
+    /// The proof is in the body, and is read and checked once the whole body has arrived.
     AwaitingBody(Arc<SecretSet>),
 }
 
@@ -192,8 +192,9 @@ impl ProofCheck {
         }
     }
 
-    /// Compares every signature with every key's MAC. There is no early exit, so the time does not reveal which of them
-    /// matched.
+    /// Compares every signature of the proof with every key's MAC, without an early exit: the time does not reveal which
+    /// of them matched. An alternative is only checked if the proof before it does not hold. The time may thus tell
+    /// which alternative matched, and the sender knows that.
     fn finish(&mut self, body: &[u8]) -> Result<Verified, Rejection> {
         let mut found = None;
         for (secret, mac) in self.keys.drain(..) {

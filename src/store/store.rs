@@ -21,6 +21,10 @@ pub type StoreFuture<'a, T> = Pin<Box<dyn Future<Output = Result<T, StoreError>>
 /// change was made. A store may also forget a claim when its lease lapses. `renew` and `settle` therefore get the whole
 /// request that was answered [`Claim::Fresh`], to write it anew.
 ///
+/// A caller may drop a call before it is answered, and ask another one under the same token. Of such calls, a renewal
+/// takes effect before a settlement that was asked for after it, or not at all. A renewal that comes after a release
+/// would write the released claim anew in a store that has forgotten it, and hold the event until that lease ends.
+///
 /// A whole store, which passes the conformance suite (`testing::conformance`, feature `testing`):
 ///
 /// ```

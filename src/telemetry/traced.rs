@@ -107,7 +107,7 @@ pub(crate) fn delivered(outcome: &Outcome, about: &Delivered<'_>) {
     match outcome {
         Outcome::Failed | Outcome::Panicked | Outcome::CompletionPending => audit!(Level::ERROR),
         Outcome::Refused(_) if store_is_down => audit!(Level::ERROR),
-        // Of the refused ones among these, `refused` tells as often as a log can bear.
+        // At DEBUG, since anyone can cause these; `refused` summarises the refusals, throttled.
         _ if about.is_unverified => audit!(Level::DEBUG),
         Outcome::Released | Outcome::Cancelled => audit!(Level::WARN),
         Outcome::Duplicate if about.body_changed => audit!(Level::WARN),
@@ -308,7 +308,7 @@ pub(crate) fn postgres_warned(warning: &str) {
 
 #[cfg(feature = "sqlite")]
 pub(crate) fn sqlite_warned(warning: &str) {
-    tracing::warn!(target: "tower_webhook", warning, "SQLite is not configured for claims");
+    tracing::warn!(target: "tower_webhook", warning, "SQLite is not set up for claims");
 }
 
 #[cfg(feature = "redis")]

@@ -2,6 +2,7 @@ use std::borrow::Cow;
 use std::collections::HashMap;
 use std::future::poll_fn;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -16,8 +17,8 @@ use super::hooks::{AttemptReport, DeadLetter, Hooks};
 use crate::event::{Facts, Provenance, WebhookEvent};
 use crate::inbox::stored_head::{self, StoredHead, Unreadable};
 use crate::machine::{
-    Admission, ClaimState, CompletesFn, Ended, Machine, NEVER_READY, NotReady, PANICKED, PANICKED_NOT_READY, Record,
-    RetryReason, SERVICE_FAILED, Settled, Stage, Terms, Verdict, Work, WorkerLedger, ask, verdict_of, within,
+    Admission, ClaimState, CompletesFn, CompletionRecord, Ended, Machine, NotReady, RetryReason, SERVICE_FAILED,
+    Settled, Stage, Terms, Verdict, Work, WorkerLedger, ask, verdict_of, within,
 };
 use crate::outcome::AttemptOutcome;
 use crate::route;
@@ -81,8 +82,10 @@ pub(super) struct Attempt<S> {
     pub(super) claim: Arc<ClaimState>,
     /// Why the attempt failed, if it did.
     failure: Option<Cow<'static, str>>,
-    /// Whether the service was called.
-    called: bool,
+    /// Whether the event is given up because the attempt failed.
+    gives_up: bool,
+    /// Whether the handler said that no retry would help.
+    is_permanent: bool,
     /// How long the service's call took.
     took: Duration,
 }
@@ -102,7 +105,18 @@ where
                 .typed(leased.event_type.clone())
                 .deduplicated(deduplicated),
         );
-        Self { context, service, leased, since, head, claim, failure: None, called: false, took: Duration::ZERO }
+        Self {
+            context,
+            service,
+            leased,
+            since,
+            head,
+            claim,
+            failure: None,
+            gives_up: false,
+            is_permanent: false,
+            took: Duration::ZERO,
+        }
     }
 
     /// Runs the event, settles it, and reports how it ended. Keeps the permit and the admission until then.
@@ -111,7 +125,7 @@ where
         let terms = self.terms();
         let leased = (self.since, self.leased.attempt);
         let ended = context.machine.resume(&terms, &claim, leased, &mut self).await;
-        claim.set_stage(Stage::Unclaimed);
+        claim.set_stage(Stage::NothingToDo);
         self.report(&ended);
     }
 
@@ -128,19 +142,15 @@ where
     fn report(&self, ended: &Ended) {
         let attempt = self.leased.attempt;
         let outcome = match ended {
-            // The handler was not called.
-            Ended::Ran(Settled::Released(Some(Hold::Held))) if self.failure.is_none() => AttemptOutcome::Released,
-            Ended::Ran(settled) | Ended::Panicked(settled) | Ended::NotReady(Some(settled)) => {
-                self.outcome_of(*settled)
-            }
-            // `Refused`: the work was dropped before or while the handler ran, and the attempt does not count.
-            Ended::NotReady(None) | Ended::Accepted | Ended::Duplicate | Ended::Refused(_) => AttemptOutcome::Released,
+            Ended::Ran(settled)
+            | Ended::Panicked(settled)
+            | Ended::NotReady(Some(settled))
+            | Ended::Dropped { settled, .. } => self.outcome_of(*settled),
+            // Only a delivery that asks for its claim ends so. A worker has leased its event.
+            Ended::NotReady(None) | Ended::Accepted | Ended::Duplicate | Ended::Refused(_) => AttemptOutcome::Unknown,
         };
         let reason = match (&self.failure, ended) {
             (Some(reason), _) => Some(&**reason),
-            (None, Ended::Panicked(_)) if !self.called => Some(PANICKED_NOT_READY),
-            (None, Ended::Panicked(_)) => Some(PANICKED),
-            (None, Ended::NotReady(_)) => Some(NEVER_READY),
             (None, Ended::Ran(Settled::NotCommitted)) => Some(NOT_COMMITTED),
             (None, _) => None,
         };
@@ -160,10 +170,19 @@ where
             reason,
         });
         if outcome == AttemptOutcome::Buried {
-            let permanent = self.called && matches!(ended, Ended::Ran(Settled::Failed));
             let reason = reason.unwrap_or_default();
-            self.context.options.hooks.buried(&DeadLetter { key, event_type, attempt, reason, permanent });
+            self.context.options.hooks.buried(&DeadLetter {
+                key,
+                event_type,
+                attempt,
+                reason,
+                permanent: self.is_permanent,
+            });
         }
+    }
+
+    fn gives_up_on(&self, why: &RetryReason) -> bool {
+        self.context.ledger.gives_up(self.leased.attempt, why)
     }
 
     /// How the attempt ended, as far as the queue has confirmed it.
@@ -171,12 +190,13 @@ where
         match settled {
             Settled::Completed => AttemptOutcome::Completed,
             Settled::Failed => AttemptOutcome::Buried,
-            Settled::Released(Some(Hold::Held)) | Settled::NotCommitted => {
-                let is_buried = self.context.options.retries.is_last(self.leased.attempt) && self.called;
-                if is_buried { AttemptOutcome::Buried } else { AttemptOutcome::Retried }
-            }
-            Settled::Released(Some(Hold::Lost)) | Settled::Lost => AttemptOutcome::Lost,
-            Settled::Released(None) | Settled::CompletionPending | Settled::Unknown => AttemptOutcome::Unknown,
+            // The attempt does not count: the handler was not called, or was dropped half-way.
+            Settled::Released if self.failure.is_none() => AttemptOutcome::Released,
+            Settled::Released if self.gives_up => AttemptOutcome::Buried,
+            Settled::NotCommitted if self.gives_up_on(&RetryReason::new(NOT_COMMITTED)) => AttemptOutcome::Buried,
+            Settled::Released | Settled::NotCommitted => AttemptOutcome::Retried,
+            Settled::Lost => AttemptOutcome::Lost,
+            Settled::CompletionPending | Settled::Unknown => AttemptOutcome::Unknown,
         }
     }
 }
@@ -194,25 +214,29 @@ where
 
     fn unready(&mut self) {}
 
-    async fn run(&mut self) -> Verdict {
-        let verdict = match self.known_result() {
-            Some(record) => Verdict::Complete(record),
-            None => self.call().await,
-        };
-        self.failure = match &verdict {
-            Verdict::Complete(Record { failed: true, summary }) => Some(summary.clone()),
-            Verdict::Release(Some(why)) => Some(why.reason.clone()),
-            Verdict::Complete(_) | Verdict::Release(None) => None,
-        };
+    async fn run(&mut self, called: &AtomicBool) -> Verdict {
+        if let Some(record) = self.known_result() {
+            return Verdict::Complete(record);
+        }
+        let verdict = self.call(called).await;
+        self.is_permanent = matches!(verdict, Verdict::Complete(CompletionRecord { failed: true, .. }));
         verdict
+    }
+
+    fn settles(&mut self, verdict: &Verdict) {
+        (self.failure, self.gives_up) = match verdict {
+            Verdict::Complete(CompletionRecord { failed: true, summary }) => (Some(summary.clone()), false),
+            Verdict::Release(Some(why)) => (Some(why.reason.clone()), self.gives_up_on(why)),
+            Verdict::Complete(_) | Verdict::Release(None) => (None, false),
+        };
     }
 }
 
 impl<S> Attempt<S> {
     /// The completion of an event that must not be run: it was run before, or it cannot be.
-    fn known_result(&self) -> Option<Record> {
-        let given_up = |why| Record { failed: true, summary: Cow::Borrowed(why) };
-        let done = |why| Record { failed: false, summary: Cow::Borrowed(why) };
+    fn known_result(&self) -> Option<CompletionRecord> {
+        let given_up = |why| CompletionRecord { failed: true, summary: Cow::Borrowed(why) };
+        let done = |why| CompletionRecord { failed: false, summary: Cow::Borrowed(why) };
         // This process has run it before, and could not tell the queue until the lease had lapsed.
         if let Some(record) = self.context.machine.pending_record(&self.leased.key) {
             return Some(record);
@@ -227,7 +251,7 @@ impl<S> Attempt<S> {
         self.head.is_err().then(|| given_up(UNREADABLE))
     }
 
-    async fn call<R>(&mut self) -> Verdict
+    async fn call<R>(&mut self, called: &AtomicBool) -> Verdict
     where
         S: Service<Request<Full<Bytes>>, Response = Response<R>>,
     {
@@ -237,7 +261,7 @@ impl<S> Attempt<S> {
         if !self.may_start().await {
             return Verdict::Release(None);
         }
-        self.called = true;
+        called.store(true, Ordering::Relaxed);
         let timeout = self.context.options.timeouts.of(self.leased.event_type.as_deref());
         let watch = self.context.bulkheads.watch(&self.leased, Instant::now() + 2 * timeout);
         let stopwatch = Stopwatch { since: Instant::now(), took: &mut self.took };

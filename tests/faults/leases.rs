@@ -9,6 +9,7 @@ use tower_webhook::store::{Claim, ClaimRequest, ClaimToken, Completion, Hold, St
 
 use crate::support::controlled::ControlledReceiver;
 use crate::support::faulty::{Fault, Verb};
+use crate::support::logs::Logs;
 
 const LEASE: Duration = Duration::from_secs(30);
 const INSTANT: Duration = Duration::from_millis(5);
@@ -148,9 +149,10 @@ async fn row_18_zombie_is_refused_and_the_newer_owner_stands() {
     assert_eq!(receiver.deliver("evt_1").await.outcome, Some(Outcome::Duplicate));
 }
 
-/// A zombie that fails must not release what is no longer its own.
+/// A zombie that fails must not release what is no longer its own, and is told so.
 #[tokio::test(start_paused = true)]
 async fn row_18_failing_zombie_does_not_release_the_newer_owner() {
+    let (logs, _guard) = Logs::capture();
     let receiver = ControlledReceiver::held(|layer| layer);
     let zombie = receiver.spawn("evt_1");
     receiver.handler.started(1).await;
@@ -161,7 +163,10 @@ async fn row_18_failing_zombie_does_not_release_the_newer_owner() {
     receiver.handler.started(2).await;
     receiver.handler.answers(500);
     receiver.handler.go();
-    assert_eq!(zombie.await.expect("no panic").status, StatusCode::INTERNAL_SERVER_ERROR);
+    let answer = zombie.await.expect("no panic");
+    assert_eq!((answer.status, answer.rejection()), (StatusCode::SERVICE_UNAVAILABLE, Some(RejectionKind::ClaimLost)));
+    let audit = logs.audits().pop().expect("an audit event");
+    assert!(audit.contains("claim_lost") && audit.contains("500"), "the operator sees both: {audit}");
     assert_eq!(receiver.store.held(), (1, 0));
     receiver.handler.answers(200);
     receiver.handler.go();

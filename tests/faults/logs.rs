@@ -245,6 +245,21 @@ async fn settled_claim_is_not_reported_as_lost() {
     }
 }
 
+/// The completion took effect, and its reply is late: the lease that is renewed meanwhile is gone, and not lost.
+#[tokio::test(start_paused = true)]
+async fn completion_with_a_late_reply_is_not_reported_as_lost() {
+    let mut heard = Heard::new(|layer| layer);
+    heard.receiver.store.breaks(Verb::Complete, Fault::HoldReply);
+    heard.tells(&heard.delivery("evt_1"), "completion_pending").await;
+    heard.receiver.store.called(Verb::Renew, 1).await;
+    tokio::time::sleep(LEASE).await;
+    heard.receiver.store.heal(Verb::Complete);
+    assert_eq!(heard.receiver.layer.drain_handle().drain(LEASE).await.dropped, 0);
+    assert_eq!(heard.logs.count("the settlement succeeded after retries"), 1);
+    assert_eq!(heard.logs.count("the claim is no longer held"), 0, "{:#?}", heard.logs.lines());
+    heard.check(1);
+}
+
 const WARNING: &str = "shorter than the sender's retry window";
 const DAY: Duration = Duration::from_secs(24 * 3600);
 

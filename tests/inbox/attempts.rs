@@ -1,5 +1,6 @@
 //! `Worker::on_attempt`: told of every attempt, once the queue has confirmed how it ended.
 
+use std::future::pending;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, UNIX_EPOCH};
 
@@ -7,12 +8,14 @@ use axum::Router;
 use axum::response::IntoResponse;
 use axum::routing::post;
 use tokio::sync::oneshot;
+use tower_webhook::queue::EventState;
 use tower_webhook::worker::{AttemptOutcome, AttemptReport, RetryPolicy};
 use tower_webhook::{HandlerError, WebhookEvent, Worker};
 
 use crate::inbox::fixture::Fixture;
 use crate::support::NOW;
 use crate::support::faulty::{Fault, Faulty, Verb};
+use crate::support::wait::eventually;
 
 /// Attempt, outcome, seconds and reason of each call.
 type Told = Arc<Mutex<Vec<(u32, AttemptOutcome, u64, Option<String>)>>>;
@@ -76,6 +79,71 @@ async fn attempt_is_told_once_the_queue_has_confirmed_its_end() {
     drop(stop);
     assert_eq!(working.await.expect("no panic").dropped, 0);
     assert_eq!(*told.lock().expect("no panic"), [(1, AttemptOutcome::Completed, 0, None)]);
+}
+
+/// A worker on an inbox with faults, whose handler never ends in the first attempt.
+fn hanging() -> (Fixture, Faulty, Worker<Router>, Told) {
+    let handler = async |event: WebhookEvent| {
+        if event.attempt() == Some(1) {
+            pending::<()>().await;
+        }
+    };
+    let fixture = Fixture::handling(Router::new().route("/webhooks", post(handler)), |layer| layer);
+    let (told, queue) = (Told::default(), Faulty::new(fixture.inbox.clone()));
+    let worker = Worker::new(queue.clone(), fixture.handlers.clone()).on_attempt(noting(&told));
+    (fixture, queue, worker, told)
+}
+
+/// The handler was dropped when its lease had lapsed, and the event was leased again before the release came through.
+#[tokio::test(start_paused = true)]
+async fn dropped_attempt_whose_event_was_taken_over_is_told_as_lost() {
+    let (fixture, queue, worker, told) = hanging();
+    fixture.accepts(&fixture.event("evt_1")).await;
+    for verb in [Verb::Renew, Verb::Release] {
+        queue.breaks(verb, Fault::Fail);
+    }
+    let worker = worker.cancel_on_lost_claim().lease(Duration::from_secs(3)).expect("a lease");
+    let (stop, stopped) = oneshot::channel::<()>();
+    let working = tokio::spawn(worker.run(async { _ = stopped.await }));
+    eventually("the second attempt", async || fixture.kept("evt_1").await.state == EventState::Completed).await;
+    queue.heal(Verb::Release);
+    drop(stop);
+    assert_eq!(working.await.expect("no panic").dropped, 0);
+    let told = told.lock().expect("no panic").clone();
+    assert_eq!(told, [(2, AttemptOutcome::Completed, 0, None), (1, AttemptOutcome::Lost, 3, None)]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn dropped_attempt_is_told_as_released_only_if_the_queue_has_confirmed_it() {
+    for (fault, outcome) in [(None, AttemptOutcome::Released), (Some(Fault::Fail), AttemptOutcome::Unknown)] {
+        let (fixture, queue, worker, told) = hanging();
+        fixture.accepts(&fixture.event("evt_1")).await;
+        if let Some(fault) = fault {
+            queue.breaks(Verb::Release, fault);
+        }
+        let started = async {
+            eventually("the attempt", async || fixture.kept("evt_1").await.state == EventState::Running).await;
+        };
+        assert_eq!(worker.grace(Duration::from_secs(5)).run(started).await.dropped, 1);
+        let told = told.lock().expect("no panic").clone();
+        assert!(matches!(told[..], [(1, told, _, None)] if told == outcome), "{fault:?}: {told:?}");
+    }
+}
+
+/// The panic comes once the service is ready, and before it is called.
+#[tokio::test(start_paused = true)]
+async fn panic_before_the_call_uses_no_attempt_up_and_is_told_as_what_was_stored() {
+    let fixture = Fixture::new();
+    fixture.accepts(&fixture.event("evt_1")).await;
+    let (told, queue) = (Told::default(), Faulty::new(fixture.inbox.clone()));
+    queue.breaks_times(Verb::Start, Fault::Panic, 1);
+    let retries = RetryPolicy::new().max_attempts(1).first_pause(Duration::ZERO);
+    let worker = Worker::new(queue.clone(), fixture.handlers.clone()).retries(retries);
+    assert_eq!(worker.on_attempt(noting(&told)).run_until_idle().await, 2);
+    let reason = "a panic came before the handler was called".to_owned();
+    let expected = [(1, AttemptOutcome::Retried, 0, Some(reason)), (2, AttemptOutcome::Completed, 0, None)];
+    assert_eq!(*told.lock().expect("no panic"), expected);
+    assert_eq!((queue.calls(Verb::Bury), fixture.handler.runs()), (0, 1));
 }
 
 #[tokio::test]

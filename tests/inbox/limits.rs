@@ -6,10 +6,14 @@ use axum::http::StatusCode;
 use tower_webhook::inbox::Inbox;
 use tower_webhook::queue::Queue;
 use tower_webhook::rejection::RejectionKind;
-use tower_webhook::{Outcome, Worker};
+use tower_webhook::store::{Claim, ClaimRequest, ClaimToken, Hold, Store};
+use tower_webhook::testing::ManualClock;
+use tower_webhook::{EventKey, Outcome, WebhookLayer, Worker};
 
 use crate::inbox::fixture::Fixture;
 use crate::support::faulty::{Fault, Faulty, Verb};
+use crate::support::logs::Logs;
+use crate::support::{NOW, scheme};
 
 /// Runs a worker in the background until the test ends it.
 fn start(worker: Worker<axum::Router>) -> tokio::sync::oneshot::Sender<()> {
@@ -138,8 +142,8 @@ async fn full_inbox_answers_503_until_workers_have_caught_up() {
 async fn deliveries_that_ask_whether_there_is_room_are_admitted_first_and_drained() {
     let fixture = Fixture::new();
     let inbox = Faulty::new(fixture.inbox.clone());
-    let clock = tower_webhook::testing::ManualClock::at_unix(crate::support::NOW);
-    let layer = tower_webhook::WebhookLayer::inbox(crate::support::scheme(), of_one(&inbox)).clock(clock);
+    let clock = ManualClock::at_unix(NOW);
+    let layer = WebhookLayer::inbox(scheme(), of_one(&inbox)).clock(clock);
     let layer = layer.max_running(10).expect("some");
     let app = Fixture { app: fixture.handlers.clone().layer(layer.clone()), ..fixture };
     app.accepts(&app.event("first")).await;
@@ -172,8 +176,8 @@ async fn deliveries_that_ask_whether_there_is_room_are_admitted_first_and_draine
 async fn inbox_that_cannot_say_whether_it_knows_an_event_is_unavailable() {
     let fixture = Fixture::new();
     let inbox = Faulty::new(fixture.inbox.clone());
-    let clock = tower_webhook::testing::ManualClock::at_unix(crate::support::NOW);
-    let layer = tower_webhook::WebhookLayer::inbox(crate::support::scheme(), of_one(&inbox)).clock(clock);
+    let clock = ManualClock::at_unix(NOW);
+    let layer = WebhookLayer::inbox(scheme(), of_one(&inbox)).clock(clock);
     let app = Fixture { app: fixture.handlers.clone().layer(layer), ..fixture };
     app.accepts(&app.event("first")).await;
     tokio::time::sleep(Duration::from_secs(2)).await;
@@ -188,8 +192,8 @@ async fn inbox_that_cannot_say_whether_it_knows_an_event_is_unavailable() {
 async fn inbox_that_does_not_say_how_many_wait_is_unavailable_within_one_deadline() {
     let fixture = Fixture::new();
     let inbox = Faulty::new(fixture.inbox.clone());
-    let clock = tower_webhook::testing::ManualClock::at_unix(crate::support::NOW);
-    let layer = tower_webhook::WebhookLayer::inbox(crate::support::scheme(), of_one(&inbox)).clock(clock);
+    let clock = ManualClock::at_unix(NOW);
+    let layer = WebhookLayer::inbox(scheme(), of_one(&inbox)).clock(clock);
     let app = Fixture { app: fixture.handlers.clone().layer(layer), ..fixture };
     inbox.breaks(Verb::Waiting, Fault::Hang);
     inbox.breaks(Verb::Accept, Fault::Hang);
@@ -270,4 +274,37 @@ fn settings_that_stop_a_worker_are_refused() {
     assert!(fixture.worker().poll_every(Duration::ZERO).is_err());
     assert!(fixture.worker().claim_deadline(Duration::MAX).is_err());
     assert!(Inbox::new(fixture.inbox.clone()).max_waiting_events(0).is_err());
+}
+
+/// A delivery of this id runs inline, and the next one is to be queued. The queue is slow to say that there is room: that
+/// takes no time from the questions of the wait, which have a deadline each.
+#[tokio::test(start_paused = true)]
+async fn slow_answer_whether_there_is_room_shortens_no_question_of_the_wait() {
+    let (logs, _guard) = Logs::capture();
+    let fixture = Fixture::new();
+    let queue = Faulty::new(fixture.inbox.clone());
+    let inbox = Inbox::new(queue.clone()).max_waiting_events(100).expect("some");
+    let layer = WebhookLayer::inbox(scheme(), inbox).clock(ManualClock::at_unix(NOW));
+    let app = fixture.handlers.clone().layer(layer);
+    let fixture = Fixture { app, ..fixture };
+
+    let (key, token) = (EventKey::new("/webhooks", None, "evt_1"), ClaimToken::random());
+    let inline = ClaimRequest::new(&key, token, Duration::from_secs(30));
+    assert!(matches!(queue.inner.claim(&inline).await, Ok(Claim::Fresh { .. })));
+    queue.breaks(Verb::Waiting, Fault::Hang);
+    let delivering = tokio::spawn({
+        let fixture = fixture.clone();
+        async move { fixture.deliver("evt_1").await }
+    });
+    queue.called(Verb::Waiting, 1).await;
+    tokio::time::sleep(Duration::from_millis(1_900)).await;
+    queue.heal(Verb::Waiting);
+    queue.called(Verb::Accept, 2).await;
+    queue.breaks(Verb::Accept, Fault::Hang);
+    queue.called(Verb::Accept, 3).await;
+    assert_eq!(queue.inner.release(&key, token).await.expect("an answer"), Hold::Held);
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    queue.heal(Verb::Accept);
+    assert_eq!(delivering.await.expect("no panic").outcome, Some(Outcome::Accepted));
+    assert_eq!(logs.count("the store failed"), 0, "{:#?}", logs.lines());
 }

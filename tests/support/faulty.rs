@@ -43,6 +43,8 @@ pub(crate) enum Fault {
     Hang,
     /// It takes effect, and its reply is held back until the verb is healed.
     HoldReply,
+    /// It panics, and takes no effect.
+    Panic,
 }
 
 /// The memory store behind faults. Clones share it.
@@ -150,6 +152,7 @@ impl Faulty {
                 control.healed().await;
                 answer
             }
+            Some(Fault::Panic) => panic!("asked to"),
         }
     }
 }

@@ -95,9 +95,9 @@ pub enum SecretSlip {
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum BodyChange {
-    /// The lines ended in LF when it was signed.
+    /// Its lines end in CRLF now; they ended in LF when it was signed.
     LinesEndInCrlf,
-    /// The lines ended in CRLF when it was signed.
+    /// Its lines end in LF now; they ended in CRLF when it was signed.
     LinesEndInLf,
     /// A newline was added at the end.
     NewlineAdded,

@@ -149,7 +149,7 @@ impl fmt::Debug for Template {
 }
 
 impl Template {
-    /// Reads the claim from the head, or returns that the body is needed. A claim that the head alone can refuse is
+    /// Reads the proof from the head, or returns that the body is needed. A proof that the head alone can refuse is
     /// refused now.
     fn read_head(&self, head: &Head<'_>) -> Result<Proof, Rejection> {
         if self.body_timestamp.is_none() && !self.json_body {
@@ -163,7 +163,7 @@ impl Template {
         proof.check().map(|()| Proof::in_body())
     }
 
-    /// Reads the claim, given the body.
+    /// Reads the proof, given the body.
     fn proof_from_body(&self, head: &Head<'_>, body: &[u8]) -> Result<Proof, Rejection> {
         let Some(path) = &self.body_timestamp else {
             let is_json = body.is_empty() || json_body::read(body, []).is_ok();
@@ -189,7 +189,7 @@ impl Template {
         }
     }
 
-    /// Reads the claim from the head. `body_timestamp` is the text of a timestamp that is not in the head.
+    /// Reads the proof from the head. `body_timestamp` is the text of a timestamp that is not in the head.
     fn proof_from_head(&self, head: &Head<'_>, body_timestamp: &[u8]) -> Result<Proof, Rejection> {
         let headers = self.headers(head);
         let mut proof = Proof::new();

@@ -254,8 +254,6 @@ impl Events {
     ) -> Option<Hold> {
         let found = self.entries.get(claim.key)?.found_by(claim);
         match record::settle(Some(found), verb) {
-            // A release is not remembered: repeated, it is lost.
-            (Hold::Held, false) if verb == Verb::Release => Some(Hold::Lost),
             (hold, false) => Some(hold),
             (hold, true) => {
                 self.change_one(claim.key, now, change);

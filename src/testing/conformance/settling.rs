@@ -173,6 +173,14 @@ async fn settling_twice_is_settling_once(harness: &impl Harness<Store: Queue>) {
     queue.retries(&leased, LONG, "not now", Hold::Held).await;
     queue.retries(&leased, LONG, "not now", Hold::Held).await;
     queue.verify("failures", queue.gets(&later).await.failures.len(), 1);
+
+    // A queue need not remember a release, so either answer is right to the second one.
+    let released = queue.adds(NewEvent::new("released")).await;
+    let leased = queue.leases(&released).await;
+    queue.releases(&leased, Hold::Held).await;
+    let _ = queue.answered("release", queue.store.release(&leased.key, leased.token).await);
+    queue.is_in(&released, EventState::Waiting).await;
+    queue.verify("attempt", queue.leases(&released).await.attempt, 1);
 }
 
 /// Reasons may be any text. A store may replace line ends and NUL.

@@ -154,6 +154,22 @@ async fn dropped_lease_strands_nothing() {
     assert_eq!(leased.expect("memory does not fail").len(), 1);
 }
 
+/// The reply to the first release may have been lost.
+#[tokio::test]
+async fn repeated_release_of_a_leased_event_is_held_and_changes_nothing() {
+    let fixture = Fixture::new(|builder| builder);
+    fixture.keep("evt_0").await;
+    let leased = fixture.lease().await;
+    for _ in 0..2 {
+        assert_eq!(fixture.store.release(&leased.key, leased.token).await.expect("an answer"), Hold::Held);
+        assert_eq!(fixture.counts().await.waiting, 1);
+    }
+    let next = fixture.lease().await;
+    assert_eq!(next.attempt, 1, "no attempt was counted, and none taken off twice");
+    assert_eq!(fixture.store.release(&leased.key, leased.token).await.expect("an answer"), Hold::Lost);
+    fixture.complete_leased(&next).await;
+}
+
 #[tokio::test]
 async fn counts_follow_every_change_of_state() {
     let fixture = Fixture::new(|builder| builder);

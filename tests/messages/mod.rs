@@ -25,6 +25,16 @@ fn features() -> Vec<&'static str> {
     all.into_iter().filter_map(|(name, is_on)| is_on.then_some(name)).collect()
 }
 
+/// The compiler that came with the cargo of this test: other folders may ask rustup for another one.
+fn compiler() -> PathBuf {
+    let beside_cargo = Path::new(env!("CARGO")).with_file_name("rustc");
+    match std::env::var_os("RUSTC") {
+        Some(chosen) => chosen.into(),
+        None if beside_cargo.exists() => beside_cargo,
+        None => "rustc".into(),
+    }
+}
+
 fn json_lines(output: &[u8]) -> impl Iterator<Item = Value> + '_ {
     output.split(|byte| *byte == b'\n').filter_map(|line| serde_json::from_slice(line).ok())
 }
@@ -38,6 +48,7 @@ fn libraries() -> HashMap<String, PathBuf> {
     let profile = folder.file_name().and_then(|name| name.to_str()).expect("a profile");
     let built = Command::new(env!("CARGO"))
         .current_dir(env!("CARGO_MANIFEST_DIR"))
+        .env("RUSTC", compiler())
         .args(["build", "--offline", "--example", "hyper", "--message-format", "json", "--no-default-features"])
         .args(["--features", &features().join(","), "--profile", if profile == "debug" { "dev" } else { profile }])
         .arg("--target-dir")
@@ -61,7 +72,7 @@ fn errors() -> BTreeMap<String, Vec<String>> {
     let libraries = libraries();
     let has_sqlx = cfg!(any(feature = "postgres", feature = "sqlite"));
     let used = ["tower_webhook", "axum", "tower"].into_iter().chain(has_sqlx.then_some("sqlx"));
-    let mut rustc = Command::new(std::env::var("RUSTC").unwrap_or_else(|_| "rustc".to_owned()));
+    let mut rustc = Command::new(compiler());
     rustc.args(["--edition", "2024", "--crate-type", "bin", "--emit", "metadata", "--error-format", "json"]);
     rustc.arg("--out-dir").arg(env!("CARGO_TARGET_TMPDIR"));
     for name in used {

@@ -41,6 +41,22 @@ impl Explainer {
         let turn = Turn(self.clone());
         self.endpoints.count(endpoint, (), now).map(|_| turn)
     }
+
+    /// Diagnoses a refused delivery in a task of its own, if it is time and anything records the diagnosis.
+    pub(super) fn explain(
+        self: &Arc<Self>,
+        scheme: &Arc<dyn Scheme>,
+        endpoint: &EndpointName,
+        clock: &dyn Clock,
+        refused: RefusedDelivery,
+    ) {
+        if !telemetry::tells_refusals() || !is_failed_verification(refused.rejection.kind()) {
+            return;
+        }
+        let Ok(runtime) = Handle::try_current() else { return };
+        let Some(turn) = self.turn(endpoint.of(&refused.parts, scheme.name()), clock.monotonic()) else { return };
+        runtime.spawn(diagnose(turn, scheme.clone(), endpoint.clone(), refused));
+    }
 }
 
 /// The right to diagnose. While it lives, no other delivery is diagnosed.
@@ -59,24 +75,6 @@ pub(super) struct RefusedDelivery {
     pub(super) received_at: SystemTime,
     /// The whole body, if it was read before the delivery was refused.
     pub(super) body: Option<Bytes>,
-}
-
-impl Explainer {
-    /// Diagnoses a refused delivery in a task of its own, if it is time and anything records the diagnosis.
-    pub(super) fn explain(
-        self: &Arc<Self>,
-        scheme: &Arc<dyn Scheme>,
-        endpoint: &EndpointName,
-        clock: &dyn Clock,
-        refused: RefusedDelivery,
-    ) {
-        if !telemetry::tells_refusals() || !is_failed_verification(refused.rejection.kind()) {
-            return;
-        }
-        let Ok(runtime) = Handle::try_current() else { return };
-        let Some(turn) = self.turn(endpoint.of(&refused.parts, scheme.name()), clock.monotonic()) else { return };
-        runtime.spawn(diagnose(turn, scheme.clone(), endpoint.clone(), refused));
-    }
 }
 
 async fn diagnose(turn: Turn, scheme: Arc<dyn Scheme>, endpoint: EndpointName, refused: RefusedDelivery) {

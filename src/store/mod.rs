@@ -54,6 +54,8 @@ mod sections;
 pub mod sqlite;
 #[allow(clippy::module_inception, reason = "the store is what this module is about")]
 mod store;
+#[cfg(any(feature = "postgres", feature = "sqlite"))]
+mod trial;
 
 pub(crate) use self::claim::BodyHashes;
 pub(crate) use self::enlistment::{COMMITTED, EnlistState, NOT_COMMITTED};

@@ -12,15 +12,11 @@ use super::fault::Fault;
 use super::schema::Schema;
 use super::statements::statement;
 use crate::clock::unix_millis;
-use crate::key::RESERVED;
-use crate::store::{Claim, ClaimRequest, ClaimToken, Store, StoreError};
-use crate::{EventKey, telemetry};
+use crate::store::{StoreError, trial};
+use crate::telemetry;
 
 /// How long the queries about the server may take.
 const DEADLINE: Duration = Duration::from_secs(5);
-
-/// The lease of the event that is claimed as a test, if it cannot be deleted.
-const TEST_LEASE: Duration = Duration::from_secs(10);
 
 /// From how many seconds on the clocks are warned about. The shortest tolerance of a provider is five.
 const CLOCK_TOLERANCE_S: u64 = 5;
@@ -120,15 +116,7 @@ impl PostgresStore {
     /// Tries every right to the table: claims, renews, releases and deletes a test event, under an id that no sender
     /// can use.
     async fn try_out(&self) -> Result<(), StoreError> {
-        let token = ClaimToken::random();
-        let key = EventKey::new("", None, &format!("{RESERVED}check:{token}"));
-        let claim = ClaimRequest::new(&key, token, TEST_LEASE);
-        match self.claim(&claim).await? {
-            Claim::Fresh { .. } => {}
-            found => return Err(StoreError::corrupt(format!("an event that was never claimed is {found:?}"))),
-        }
-        let _ = self.renew(&claim).await?;
-        let _ = self.release(&key, token).await?;
+        let key = trial::claim_and_release(self).await?;
         let delete = statement(&self.shared.statements.text("delete_key")).bind(key.as_str());
         self.shared.connector.fetch_all(delete).await.map_err(Fault::from)?;
         Ok(())

@@ -1,7 +1,6 @@
 //! The check of the database and of the place where it is, at start-up.
 
 use std::collections::BTreeSet;
-use std::time::Duration;
 
 use sqlx::sqlite::SqliteConnection;
 use sqlx::{AssertSqlSafe, Connection as _, Executor, Row as _};
@@ -10,12 +9,8 @@ use super::SqliteStore;
 use super::fault::Fault;
 use super::file_system;
 use super::statements::statement;
-use crate::key::RESERVED;
-use crate::store::{Claim, ClaimRequest, ClaimToken, Store, StoreError};
-use crate::{EventKey, telemetry};
-
-/// The lease of the event that is claimed as a test, if it cannot be deleted.
-const TEST_LEASE: Duration = Duration::from_secs(10);
+use crate::store::{StoreError, trial};
+use crate::telemetry;
 
 /// The findings of [`SqliteStore::check`].
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -93,15 +88,7 @@ impl SqliteStore {
 
     /// Claims, renews, releases and deletes a test event, under an id that no sender can use.
     async fn try_out(&self) -> Result<(), StoreError> {
-        let token = ClaimToken::random();
-        let key = EventKey::new("", None, &format!("{RESERVED}check:{token}"));
-        let claim = ClaimRequest::new(&key, token, TEST_LEASE);
-        match self.claim(&claim).await? {
-            Claim::Fresh { .. } => {}
-            found => return Err(StoreError::corrupt(format!("an event that was never claimed is {found:?}"))),
-        }
-        let _ = self.renew(&claim).await?;
-        let _ = self.release(&key, token).await?;
+        let key = trial::claim_and_release(self).await?;
         let delete = format!("DELETE FROM {} WHERE key = ?1", self.writer().statements().table).into();
         let delete = || statement(&delete).bind(key.as_str().to_owned());
         self.retry_while_locked(|| async { Ok(self.writer().connection.execute(delete()).await?) }).await?;
